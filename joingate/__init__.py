@@ -1,0 +1,1 @@
+"""The face of Join Gate: public names, settings, the command line and the wiring of all rooms."""

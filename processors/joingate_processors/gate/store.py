@@ -1,0 +1,309 @@
+"""The room for `State` on disk: RocksDB under a bounded cache, with the partition's own position in each write batch.
+
+Changes of the running transaction lie in memory until `commit`, which writes them and the position at once, or `drop`.
+RocksDB's write-ahead log is off: after a crash the store opens at an older commit, rows and position together, and
+what is missing comes again from Kafka (restore.py). So the store can lag behind the ledger; it can never lead it.
+
+Tables, indexes and deadlines by themselves are in tables.py.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import orjson
+from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
+
+from joingate_processors.gate.tables import (
+    TABLE_TAGS,
+    Change,
+    RocksIndex,
+    RocksTable,
+    RocksTimers,
+    TimedRocksTable,
+    row_fields,
+    scan,
+)
+from joingate_processors.law.arrival import Due
+from joingate_processors.law.memory import due_of
+from joingate_processors.law.state import (
+    INDEXES,
+    TABLES,
+    TIMED_TABLES,
+    Commitment,
+    Header,
+    Hold,
+    Index,
+    Intent,
+    Operation,
+    Orphan,
+    PlanRow,
+    Quarantine,
+    Seen,
+    Step,
+    Table,
+)
+
+# Raised when rows of the same fields come to mean something else: every store and changelog is then made anew.
+STATE_FORMAT: Final = 1
+# Rows that are hardly ever asked for again: kept in the cache, they would only push others out.
+_UNCACHED: Final = ("seen", "holds")
+_POSITION: Final = b"\x00position"
+_FOREVER: Final = 1 << 63
+
+
+def state_layout() -> str:
+    """A digest of how rows look: a store or changelog of another layout is rebuilt from the ledger, not guessed at."""
+    fields = {name: row_fields(name) for name in TABLES}
+    return hashlib.sha256(orjson.dumps([STATE_FORMAT, fields, INDEXES], option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a store, or a changelog marker, has come.
+
+    `seq` and `epoch` are those of the last ledger record folded in. `inputs` maps an intake topic's short name to the
+    next offset to read; `ledger_offset` and `changelog_offset` are lower bounds from which to read on. `marker` counts
+    the transactions that reached the changelog.
+    """
+
+    seq: int = 0
+    epoch: int = 0
+    inputs: dict[str, int] = field(default_factory=dict)
+    ledger_offset: int = 0
+    changelog_offset: int = 0
+    marker: int = 0
+    layout: str = ""
+
+    def to_bytes(self) -> bytes:
+        """Itself as JSON."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> "Position":
+        """The position that `to_bytes` wrote. Raises ValueError or TypeError if it is none."""
+        return cls(**orjson.loads(value))
+
+
+class RocksState:
+    """Everything that one partition remembers, on disk. One process at a time may have it open.
+
+    A transaction is: puts, deletes, adds and removes, then `changes` (what goes to the changelog), then `commit` or
+    `drop`. Between `changes` and those two nothing may be read or changed.
+    """
+
+    __slots__ = (
+        *TABLES, *INDEXES, "_cache_rows", "_changes", "_db", "_indexes", "_local", "_path", "_sealed", "_tables",
+        "_timed", "_timers", "_write_options", "position",
+    )  # fmt: skip
+
+    def __init__(self, path: Path, cache_rows: int = 200_000) -> None:
+        """Open or make the store in the directory `path`, holding up to `cache_rows` decoded rows between transactions.
+
+        Raises `StoreError` if RocksDB can't open it, as when another process has it open.
+        """
+        self._path = path
+        self._cache_rows = cache_rows
+        self._write_options = WriteOptions()
+        self._write_options.disable_wal = True  # type: ignore[assignment, method-assign]  # a property, whatever its stub says
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db = Rdict(str(path), _options())
+        except Exception as error:
+            raise StoreError(f"The store {path} does not open: {error}") from error
+        self._make_tables()
+        self.position = self._read_position()
+
+    def _make_tables(self) -> None:
+        db = self._db
+        self.header: Table[Header] = RocksTable("header", db)
+        self.intents: Table[Intent] = RocksTable("intents", db)
+        self.plans: Table[PlanRow] = TimedRocksTable("plans", db)
+        self.steps: Table[Step] = RocksTable("steps", db)
+        self.operations: Table[Operation] = TimedRocksTable("operations", db)
+        self.commitments: Table[Commitment] = TimedRocksTable("commitments", db)
+        self.seen: Table[Seen] = RocksTable("seen", db)
+        self.quarantines: Table[Quarantine] = RocksTable("quarantines", db)
+        self.holds: Table[Hold] = RocksTable("holds", db)
+        self.orphans: Table[Orphan] = RocksTable("orphans", db)
+        self.catalogues: Table[str] = RocksTable("catalogues", db)
+        self.open_operations: Index = RocksIndex("open_operations", db)
+        self.unclaimed_operations: Index = RocksIndex("unclaimed_operations", db)
+        self.open_commitments: Index = RocksIndex("open_commitments", db)
+        self.scoped_quarantines: Index = RocksIndex("scoped_quarantines", db)
+        self._tables: dict[str, RocksTable[object]] = {name: getattr(self, name) for name in TABLES}
+        self._indexes: dict[str, RocksIndex] = {name: getattr(self, name) for name in INDEXES}
+        self._timed = [(kind, self._tables[name]) for name, kind in TIMED_TABLES.items()]
+        self._timers = RocksTimers(db)
+        self._changes: list[Change] | None = None  # sealed by `changes`
+        self._local: list[Change] = []  # what the changelog need not carry: the timer index
+        self._sealed: dict[str, dict[str, object | None]] = {}
+
+    def _read_position(self) -> Position:
+        value = self._db.get(_POSITION)
+        return Position(layout=state_layout()) if value is None else Position.from_bytes(value)
+
+    # --- transactions
+
+    def changes(self) -> list[Change]:
+        """This transaction's changes of rows and indexes, each key once, as the changelog carries them."""
+        if self._changes is None:
+            changes: list[Change] = []
+            for name, table in self._tables.items():
+                before = table.seal(changes)
+                if before:
+                    self._sealed[name] = before
+            for kind, name in _TIMED_KINDS:
+                get = self._tables[name].get
+                for key, row in self._sealed.get(name, {}).items():
+                    self._timers.change(due_of(kind, key, row), due_of(kind, key, get(key)), self._local)
+            for index in self._indexes.values():
+                index.seal(changes)
+            self._changes = changes
+        return self._changes
+
+    def commit(self, position: Position) -> None:
+        """Write this transaction's changes and `position`, all or nothing.
+
+        Raises `StoreError` if the disk does not take it; the store must then be closed.
+        """
+        self._write(self.changes(), position)
+        self._end()
+        cached = 0
+        for name, table in self._tables.items():
+            if name in _UNCACHED:
+                table.clear()
+            cached += table.cached
+        if cached > self._cache_rows // 2:
+            for table in self._tables.values():
+                table.rotate()
+
+    def _write(self, changes: Iterable[Change], position: Position) -> None:
+        batch = WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
+        for key, value in chain(changes, self._local):
+            if value is None:
+                delete(key)
+            else:
+                put(key, value)
+        put(_POSITION, position.to_bytes())
+        try:
+            self._db.write(batch, self._write_options)
+        except Exception as error:
+            raise StoreError(f"The store {self._path} could not be written: {error}") from error
+        self.position = position
+
+    def drop(self) -> None:
+        """Forget this transaction's changes."""
+        for name, touched in self._sealed.items():
+            self._tables[name].evict(touched)
+        for table in self._tables.values():
+            table.evict(table.touched())
+        for index in self._indexes.values():
+            index.drop()
+        self._end()
+
+    def _end(self) -> None:
+        self._changes = None
+        self._local = []
+        self._sealed = {}
+
+    # --- timers
+
+    def due(self, now: int, limit: int) -> list[Due]:
+        """Up to `limit` rows whose deadline is at or before `now` (ms), earliest first, then by kind and key."""
+        found: list[Due] = []
+        touched = {(kind, key): row for kind, table in self._timed for key, row in table.touched().items()}
+        for due in self._timers.scan():
+            if due.due_at > now or len(found) == limit:
+                break
+            if (due.subject_kind, due.key) not in touched:
+                found.append(due)
+        for (kind, key), row in touched.items():
+            changed = due_of(kind, key, row)
+            if changed is not None and changed.due_at <= now:
+                found.append(changed)
+        return sorted(found)[:limit]
+
+    def next_due(self) -> int | None:
+        """The earliest deadline (ms) that anything waits for, or None."""
+        found = self.due(_FOREVER, 1)
+        return found[0].due_at if found else None
+
+    # --- the whole
+
+    def apply(self, changes: Iterable[Change], position: Position) -> None:
+        """Write rows of a changelog, in order, with the timers that follow from them. Only between transactions.
+
+        Raises `StoreError` like `commit`.
+        """
+        latest = dict(changes)
+        kinds = {TABLE_TAGS[name]: (kind, self._tables[name]) for kind, name in _TIMED_KINDS}
+        for key, value in latest.items():
+            if key[:1] in kinds:
+                kind, table = kinds[key[:1]]
+                subject = key[1:].decode()
+                before = due_of(kind, subject, table.get(subject))
+                after = None if value is None else due_of(kind, subject, table.decode(value))
+                self._timers.change(before, after, self._local)
+        self._write(latest.items(), position)
+        self._end()
+        for table in self._tables.values():
+            table.clear()
+
+    def rows(self, table: str) -> list[tuple[str, object]]:
+        """Every row of the table of that name with its key, sorted by key; this transaction's changes too."""
+        asked = self._tables[table]
+        rows: dict[str, object] = {k.decode(): asked.decode(v) for k, v in scan(self._db, TABLE_TAGS[table])}
+        rows.update(asked.touched())
+        return sorted((key, row) for key, row in rows.items() if row is not None)
+
+    def entries(self, index: str) -> list[tuple[str, str]]:
+        """Every (owner, member) of the index of that name, sorted; this transaction's changes too."""
+        return self._indexes[index].entries()
+
+    def flush(self) -> None:
+        """Bring what was committed so far to the disk, so that a crash after this costs no restoring of it."""
+        self._db.flush()
+
+    def wipe(self) -> None:
+        """Delete everything and begin anew, empty, at position 0. Only between transactions."""
+        self._db.close()
+        shutil.rmtree(self._path)
+        self._db = Rdict(str(self._path), _options())
+        self._make_tables()
+        self.position = self._read_position()
+
+    def close(self) -> None:
+        """Flush and let go of the files. A second close does nothing."""
+        self._db.close()
+
+
+class StoreError(RuntimeError):
+    """The disk or RocksDB refused; the text says where and why. Nothing is lost: the ledger has it."""
+
+
+_TIMED_KINDS: Final = [(kind, name) for name, kind in TIMED_TABLES.items()]
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    # Small tables in memory are quick to search and bound how much a crash makes us restore. Most look-ups ask for
+    # rows that don't exist: both filters answer those without a search.
+    options.set_write_buffer_size(16 << 20)
+    options.set_memtable_prefix_bloom_ratio(0.1)
+    options.set_memtable_whole_key_filtering(True)
+    options.set_allow_concurrent_memtable_write(False)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_keep_log_file_num(2)
+    blocks = BlockBasedOptions()
+    blocks.set_bloom_filter(10, False)
+    blocks.set_block_cache(Cache(64 << 20))
+    blocks.set_format_version(5)
+    options.set_block_based_table_factory(blocks)
+    return options

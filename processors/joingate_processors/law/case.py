@@ -1,0 +1,109 @@
+"""What every rule has at hand: the state to read, the catalogue, the time, and the guards that many rules share."""
+
+from typing import NoReturn
+
+from joingate_processors.law.arrival import Ruling
+from joingate_processors.law.state import Intent, Operation, PlanRow, State, Step, plan_key, step_key
+from joingate_schemas.catalogue import Action, Catalogue, Downstream
+from joingate_schemas.claims import Role
+from joingate_schemas.ids import operation_id
+
+
+class Refused(Exception):  # noqa: N818 - not an error: how a guard ends a rule
+    """A guard's refusal on its way to `judge`, which turns it into the decision."""
+
+    def __init__(self, ruling: Ruling) -> None:
+        self.ruling = ruling
+
+
+def refuse(reason: str, detail: str, subject_id: str = "", status: str = "") -> NoReturn:
+    """End the rule here: REJECTED for `reason`."""
+    raise Refused(Ruling("REJECTED", reason, detail, subject_id, status))
+
+
+class Case:
+    """One claim's hearing: reads only. `now` is the decision's time (ms), `role` that of the claim's topic."""
+
+    __slots__ = ("catalogue", "now", "role", "state")
+
+    def __init__(self, state: State, catalogue: Catalogue, now: int, role: Role) -> None:
+        self.state = state
+        self.catalogue = catalogue
+        self.now = now
+        self.role = role
+
+    def open_intent(self, intent_id: str, version: int) -> Intent:
+        """The intent, if it exists, is not closed, and `version` (0: any) is the current one; else refused."""
+        intent = self.state.intents.get(intent_id)
+        if intent is None:
+            refuse("UNKNOWN_INTENT", f"intent {intent_id} was never declared")
+        if intent.status == "CLOSED":
+            refuse("INTENT_CLOSED", f"intent {intent_id} is closed", status=intent.status)
+        if version and version != intent.version:
+            if version < intent.version:
+                refuse("STALE_INTENT", f"version {version} was superseded by {intent.version}", status=intent.status)
+            refuse("UNKNOWN_VERSION", f"version {version} was not declared; {intent.version} is current")
+        return intent
+
+    def plan_in_force(self, intent: Intent, plan_id: str, named: str) -> PlanRow:
+        """The plan `plan_id`, if it is the one in force; `named` is what the claim wants of it, for the refusal."""
+        if intent.plan_id == plan_id:
+            plan = self.state.plans.get(plan_key(intent.intent_id, plan_id))
+            if plan is not None:
+                return plan
+        other = self.state.plans.get(plan_key(intent.intent_id, plan_id))
+        if other is None:
+            refuse("NOT_PLANNED", f"intent {intent.intent_id} has no plan {plan_id}, so {named} is not planned")
+        if other.status == "CLOSED":
+            refuse("PLAN_CLOSED", f"plan {plan_id} ended with its intent", status=other.status)
+        if other.status == "CANDIDATE":
+            refuse("NOT_PLANNED", f"plan {plan_id} is a candidate, not adopted", status=other.status)
+        refuse("PLAN_SUPERSEDED", f"plan {plan_id} was superseded; {intent.plan_id} is in force", status=other.status)
+
+    def planned_step(self, intent: Intent, plan_id: str, step_id: str) -> tuple[PlanRow, Step]:
+        """The step of the plan in force; else refused."""
+        plan = self.plan_in_force(intent, plan_id, step_id)
+        step = self.state.steps.get(step_key(intent.intent_id, plan_id, step_id))
+        if step is None:
+            refuse("NOT_PLANNED", f"plan {plan_id} has no step {step_id}")
+        return plan, step
+
+    def slot_operation(self, step: Step) -> Operation | None:
+        """The operation of the step's slot, of its latest generation; None while there is none."""
+        first = self.state.operations.get(step.slot_id)
+        if first is None or first.latest_generation == 1:
+            return first
+        latest = operation_id(step.intent_id, step.action, step.business_key, first.latest_generation)
+        return self.state.operations.get(latest)
+
+    def action_of(self, operation: Operation) -> Action | None:
+        """What the catalogue now says of the operation's action; None if it was dropped from it."""
+        return self.catalogue.actions.get(operation.action)
+
+    def downstream_of(self, operation: Operation) -> Downstream | None:
+        """What the catalogue now says of the operation's downstream; None if it was dropped from it."""
+        return self.catalogue.downstreams.get(operation.downstream)
+
+    def quiet_from(self, operation: Operation) -> int:
+        """When everything that was allowed to act has landed or never will (ms); 0 if nothing ever was allowed."""
+        if operation.permit_at is None:
+            return 0
+        action, downstream = self.action_of(operation), self.downstream_of(operation)
+        acting = 0 if action is None else action.permit_ms if operation.phases == "TWO_PHASE" else action.silence_ms
+        return operation.permit_at + acting + (0 if downstream is None else downstream.in_flight_ms_max)
+
+    def is_fresh(self, operation: Operation) -> str:
+        """Empty if what justifies the operation is still current (law 7), else the reason's name."""
+        if not operation.plan_id:
+            return ""  # discharging work, opened by the gate: no supersession or cancel takes its ground away
+        intent = self.state.intents.get(operation.intent_id)
+        if intent is None or intent.status == "CLOSED":
+            return "INTENT_CLOSED"
+        if intent.status == "CANCELLED":
+            return "INTENT_CANCELLED"
+        if operation.intent_version != intent.version:
+            return "STALE_INTENT"
+        if operation.plan_id != intent.plan_id:
+            return "PLAN_SUPERSEDED"
+        return ""
+

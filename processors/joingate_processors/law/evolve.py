@@ -1,0 +1,409 @@
+"""What facts do to state: total, deterministic, and the same for live decisions and for replay. `evolve` never refuses."""
+
+from typing import assert_never
+
+from joingate_processors.law.state import (
+    Commitment, Hold, Intent, Operation, Orphan, PlanRow, Quarantine, State, Step, hold_key, plan_key, step_key,
+)  # fmt: skip
+from joingate_schemas import facts as f
+from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT
+from joingate_schemas.ids import digest_of
+from joingate_schemas.record import changed
+
+
+def evolve(state: State, fact: f.AnyFact, at: int) -> None:
+    """Write what `fact`, decided `at` (ms), changes. A fact about a row that is not there changes nothing."""
+    match fact:
+        case f.OperationOpened():
+            _operation_opened(state, fact, at)
+        case f.OperationSettled():
+            _operation(state, fact.operation_id, status="SETTLED", external_id=fact.external_id, timer="NONE",
+                       deadline_at=None)  # fmt: skip
+        case f.PlanRecorded():
+            _plan_recorded(state, fact, at)
+        case f.IntentDeclared():
+            _intent_declared(state, fact)
+        case f.PermitIssued():
+            _permit_issued(state, fact, at)
+        case f.StepSucceeded():
+            _step_succeeded(state, fact, at)
+        case f.AttemptStarted():
+            _attempt_started(state, fact, at)
+        case f.OperationReady():
+            _operation_ready(state, fact, at)
+        case f.OperationFailed():
+            _operation_failed(state, fact)
+        case f.OperationInDoubt():
+            _operation(state, fact.operation_id, status="IN_DOUBT", in_doubt_cause=fact.cause, in_doubt_since=at,
+                       timer=fact.timer, deadline_at=fact.deadline_at)  # fmt: skip
+        case f.OperationEscalated():
+            _operation(state, fact.operation_id, status="ESCALATED", timer=fact.timer, deadline_at=fact.deadline_at)
+        case f.OperationWithdrawn():
+            _operation(state, fact.operation_id, status="WITHDRAWN", timer="NONE", deadline_at=None)
+        case f.OperationCompensated():
+            _operation(state, fact.operation_id, status="COMPENSATED", compensated_by=fact.by, timer="NONE",
+                       deadline_at=None)  # fmt: skip
+        case f.CompensationRequested():
+            _operation(state, fact.operation_id, compensating=True)
+        case f.ApprovalRecorded():
+            _approval(state, fact)
+        case f.CommitmentProposed():
+            _commitment_proposed(state, fact, at)
+        case f.CommitmentChanged():
+            _commitment_changed(state, fact, at)
+        case f.ObservationRecorded():
+            _observed(state, fact)
+        case f.IntentCancelled():
+            _intent(state, fact.intent_id, status="CANCELLED", plan_id=None)
+        case f.IntentClosed():
+            _intent(state, fact.intent_id, status="CLOSED", plan_id=None)
+        case f.PlanEnded():
+            _plan(state, fact.intent_id, fact.plan_id, status=fact.status, timer="NONE", deadline_at=None)
+        case f.PlanProgress():
+            _plan(state, fact.intent_id, fact.plan_id, stalled=fact.stalled,
+                  timer="NONE" if fact.deadline_at is None else "PROGRESS", deadline_at=fact.deadline_at)  # fmt: skip
+        case f.OrphanRaised():
+            _orphan_raised(state, fact)
+        case f.OrphanCleared():
+            _orphan_cleared(state, fact)
+        case f.QuarantineOpened():
+            _quarantine_opened(state, fact, at)
+        case f.HoldOpened():
+            _hold_opened(state, fact)
+        case f.QuarantineResolved():
+            _quarantine_resolved(state, fact)
+        case f.CatalogueLoaded():
+            header = state.header.get("")
+            if header is not None:
+                state.header.put("", changed(header, catalogue_digest=fact.digest))
+            state.catalogues.put(fact.digest, fact.catalogue.decode())
+        case f.DispositionDecided() | f.EffectRecorded() | f.ClockSkewed():
+            pass  # on the record for people and projections; no rule reads them
+        case _:
+            assert_never(fact)
+
+
+def _intent(state: State, intent_id: str, **fields: object) -> None:
+    intent = state.intents.get(intent_id)
+    if intent is not None:
+        state.intents.put(intent_id, changed(intent, **fields))
+
+
+def _plan(state: State, intent_id: str, plan_id: str, **fields: object) -> None:
+    key = plan_key(intent_id, plan_id)
+    plan = state.plans.get(key)
+    if plan is not None:
+        state.plans.put(key, changed(plan, **fields))
+
+
+def _operation(state: State, operation_id: str, **fields: object) -> None:
+    operation = state.operations.get(operation_id)
+    if operation is not None:
+        _put_operation(state, operation, changed(operation, **fields))
+
+
+def _unclaimed(operation: Operation) -> bool:
+    return operation.status == "SETTLED" and not operation.claimed
+
+
+def _put_operation(state: State, before: Operation | None, after: Operation) -> None:
+    """Store `after`, keeping its intent's counts and indexes in step with the change from `before`."""
+    state.operations.put(after.operation_id, after)
+    was_open = before is not None and before.status in OPEN_OPERATION
+    was_unclaimed = before is not None and _unclaimed(before)
+    is_open, is_unclaimed = after.status in OPEN_OPERATION, _unclaimed(after)
+    if was_open == is_open and was_unclaimed == is_unclaimed:
+        return
+    intent_id = after.intent_id
+    for index, was, now in (
+        (state.open_operations, was_open, is_open),
+        (state.unclaimed_operations, was_unclaimed, is_unclaimed),
+    ):
+        if now and not was:
+            index.add(intent_id, after.operation_id)
+        elif was and not now:
+            index.remove(intent_id, after.operation_id)
+    intent = state.intents.get(intent_id)
+    if intent is not None:
+        state.intents.put(
+            intent_id,
+            changed(
+                intent,
+                operations_open=intent.operations_open + is_open - was_open,
+                operations_unclaimed=intent.operations_unclaimed + is_unclaimed - was_unclaimed,
+            ),
+        )
+
+
+def _intent_declared(state: State, fact: f.IntentDeclared) -> None:
+    goals = {goal["goal_id"]: digest_of(sorted(goal.items())) for goal in fact.goals}
+    before = state.intents.get(fact.intent_id)
+    if before is None:
+        after = Intent(
+            intent_id=fact.intent_id, version=fact.version, tenant=fact.tenant, status="OPEN",
+            content_digest=fact.content_digest, goals=goals, plan_id=None, operations_open=0, operations_unclaimed=0,
+            commitments_open=0, orphans_open=0,
+        )  # fmt: skip
+    else:
+        after = changed(before, version=fact.version, status="OPEN", content_digest=fact.content_digest, goals=goals)
+    state.intents.put(fact.intent_id, after)
+
+
+def _plan_recorded(state: State, fact: f.PlanRecorded, at: int) -> None:
+    adopted = fact.status == "ADOPTED"
+    steps = fact.steps
+    state.plans.put(
+        plan_key(fact.intent_id, fact.plan_id),
+        PlanRow(
+            plan_id=fact.plan_id, intent_id=fact.intent_id, intent_version=fact.intent_version, status=fact.status,
+            replaces=fact.replaces, content_digest=fact.content_digest,
+            first_step=steps[0]["step_id"] if steps else None, steps=len(steps), steps_unjoined=len(steps),
+            commitments=fact.commitments, progress_at=at, stalled=False,
+            timer="NONE" if fact.deadline_at is None else "PROGRESS", deadline_at=fact.deadline_at,
+        ),
+    )  # fmt: skip
+    barrier: str | None = None
+    for position, step in enumerate(steps):
+        step_id = step["step_id"]
+        state.steps.put(
+            step_key(fact.intent_id, fact.plan_id, step_id),
+            Step(
+                step_id=step_id, plan_id=fact.plan_id, intent_id=fact.intent_id, ordinal=step["ordinal"],
+                following=steps[position + 1]["step_id"] if position + 1 < len(steps) else None,
+                barrier=None if step["parallel"] else barrier, action=step["action"],
+                business_key=step["business_key"], slot_id=step["slot_id"], arguments=step["arguments"],
+                goal_id=step["goal_id"], edges=step["edges"], pivot=step["pivot"], irreversible=step["irreversible"],
+                dispatched=False, succeeded=False,
+            ),
+        )  # fmt: skip
+        if step["irreversible"] and not step["parallel"]:
+            barrier = step_id
+    if adopted:
+        _intent(state, fact.intent_id, plan_id=fact.plan_id)
+
+
+def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
+    acting = fact.phases == "ONE_PHASE" and fact.status == "SUBMITTED"
+    _put_operation(
+        state,
+        state.operations.get(fact.operation_id),
+        Operation(
+            operation_id=fact.operation_id, intent_id=fact.intent_id, intent_version=fact.intent_version,
+            plan_id=fact.plan_id, step_id=fact.step_id, goal_id=fact.goal_id, action=fact.action,
+            business_key=fact.business_key, generation=fact.generation, latest_generation=fact.generation,
+            attempt=fact.attempt, status=fact.status, phases=fact.phases, arguments=fact.arguments,
+            content_digest=fact.content_digest, catalogue_digest=fact.catalogue_digest, downstream=fact.downstream,
+            executor=fact.executor, commitment_id=fact.commitment_id, compensates=fact.compensates,
+            compensated_by=None, compensating=False, opened_at=at, first_permit_at=at if acting else None,
+            permits=1 if acting else 0, permit_attempt=fact.attempt if acting else 0,
+            permit_at=at if acting else None, permit_worker="", external_id="", in_doubt_cause="",
+            in_doubt_since=None,
+            # What the gate itself opened (a release, a compensation) is taken up by what it serves.
+            claimed=not fact.plan_id, news={}, approvals=[], timer=fact.timer, deadline_at=fact.deadline_at,
+        ),
+    )  # fmt: skip
+    if fact.plan_id:
+        key = step_key(fact.intent_id, fact.plan_id, fact.step_id)
+        step = state.steps.get(key)
+        if step is not None:
+            state.steps.put(key, changed(step, dispatched=True))
+            if fact.generation > 1:
+                first = state.operations.get(step.slot_id)
+                if first is not None:
+                    state.operations.put(step.slot_id, changed(first, latest_generation=fact.generation))
+
+
+def _operation_ready(state: State, fact: f.OperationReady, at: int) -> None:
+    operation = state.operations.get(fact.operation_id)
+    if operation is None:
+        return
+    acting: dict[str, object] = {}
+    if fact.status == "SUBMITTED":
+        acting = {"permits": 1, "permit_attempt": operation.attempt, "permit_at": at, "first_permit_at": at}
+    after = changed(operation, status=fact.status, timer=fact.timer, deadline_at=fact.deadline_at, **acting)
+    _put_operation(state, operation, after)
+
+
+def _attempt_started(state: State, fact: f.AttemptStarted, at: int) -> None:
+    operation = state.operations.get(fact.operation_id)
+    if operation is None:
+        return
+    acting: dict[str, object] = {}
+    if operation.phases == "ONE_PHASE":
+        acting = {"permits": operation.permits + 1, "permit_attempt": fact.attempt, "permit_at": at}
+    after = changed(operation, attempt=fact.attempt, timer=fact.timer, deadline_at=fact.deadline_at, **acting)
+    _put_operation(state, operation, after)
+
+
+def _permit_issued(state: State, fact: f.PermitIssued, at: int) -> None:
+    operation = state.operations.get(fact.operation_id)
+    if operation is None:
+        return
+    after = changed(
+        operation,
+        # A resend out of doubt is permitted, yet the doubt stays until evidence ends it.
+        status=operation.status if operation.status == "IN_DOUBT" else "SUBMITTED",
+        first_permit_at=at if operation.first_permit_at is None else operation.first_permit_at,
+        permits=operation.permits + 1, permit_attempt=fact.attempt, permit_at=at, permit_worker=fact.worker,
+        timer=fact.timer, deadline_at=fact.deadline_at,
+    )  # fmt: skip
+    _put_operation(state, operation, after)
+
+
+def _step_succeeded(state: State, fact: f.StepSucceeded, at: int) -> None:
+    key = step_key(fact.intent_id, fact.plan_id, fact.step_id)
+    step, plan = state.steps.get(key), state.plans.get(plan_key(fact.intent_id, fact.plan_id))
+    if step is not None and not step.succeeded:
+        state.steps.put(key, changed(step, succeeded=True))
+        if plan is not None:
+            joined = changed(plan, steps_unjoined=plan.steps_unjoined - 1, progress_at=at)
+            state.plans.put(plan_key(fact.intent_id, fact.plan_id), joined)
+    # The plan that takes the operation up owns it from here on, so that what becomes of it is found under that plan.
+    _operation(state, fact.operation_id, claimed=True, plan_id=fact.plan_id, step_id=fact.step_id)
+
+
+def _operation_failed(state: State, fact: f.OperationFailed) -> None:
+    operation = state.operations.get(fact.operation_id)
+    if operation is None:
+        return
+    after = changed(operation, status="FAILED", timer="NONE", deadline_at=None)
+    if operation.claimed and operation.plan_id:
+        # A success that proved false opens the join again.
+        after = changed(after, claimed=False)
+        key = step_key(operation.intent_id, operation.plan_id, operation.step_id)
+        step, plan = state.steps.get(key), state.plans.get(plan_key(operation.intent_id, operation.plan_id))
+        if step is not None and step.succeeded:
+            state.steps.put(key, changed(step, succeeded=False))
+            if plan is not None:
+                _plan(state, plan.intent_id, plan.plan_id, steps_unjoined=plan.steps_unjoined + 1)
+    _put_operation(state, operation, after)
+
+
+def _approval(state: State, fact: f.ApprovalRecorded) -> None:
+    operation = state.operations.get(fact.operation_id)
+    if operation is not None and fact.granted:
+        approvals = [name for name in operation.approvals if name != fact.principal] + [fact.principal]
+        state.operations.put(fact.operation_id, changed(operation, approvals=approvals))
+
+
+def _put_commitment(state: State, before: Commitment | None, after: Commitment) -> None:
+    """Store `after`, keeping its intent's count and index of what is not discharged in step."""
+    state.commitments.put(after.commitment_id, after)
+    was_open = before is not None and before.status not in TERMINAL_COMMITMENT
+    is_open = after.status not in TERMINAL_COMMITMENT
+    if was_open == is_open:
+        return
+    if is_open:
+        state.open_commitments.add(after.intent_id, after.commitment_id)
+    else:
+        state.open_commitments.remove(after.intent_id, after.commitment_id)
+    intent = state.intents.get(after.intent_id)
+    if intent is not None:
+        count = intent.commitments_open + is_open - was_open
+        state.intents.put(after.intent_id, changed(intent, commitments_open=count))
+
+
+def _commitment_proposed(state: State, fact: f.CommitmentProposed, at: int) -> None:
+    _put_commitment(
+        state,
+        state.commitments.get(fact.commitment_id),
+        Commitment(
+            commitment_id=fact.commitment_id, intent_id=fact.intent_id, intent_version=fact.intent_version,
+            goal_id=fact.goal_id, plan_id=fact.plan_id, step_id=fact.step_id, owner_id=fact.owner_id,
+            status="PROPOSED", obligation_type=fact.obligation_type, type_version=fact.type_version,
+            resource_refs=fact.resource_refs, counterparty_refs=fact.counterparty_refs, quantity=fact.quantity,
+            attributes=fact.attributes, generation=fact.generation, creating_operation=fact.operation_id,
+            serving_operation=None, release_wanted=False, finding="UNKNOWN", news={}, created_at=at, since=at,
+            due_at=fact.due_at, valid_until=fact.valid_until, evidence=[], release_deadline_at=None,
+            timer=fact.timer, deadline_at=fact.deadline_at,
+        ),
+    )  # fmt: skip
+
+
+def _commitment_changed(state: State, fact: f.CommitmentChanged, at: int) -> None:
+    before = state.commitments.get(fact.commitment_id)
+    if before is None:
+        return
+    known = set(before.evidence)
+    _put_commitment(
+        state,
+        before,
+        changed(
+            before,
+            status=fact.after,
+            since=at if fact.after != before.status else before.since,
+            evidence=before.evidence + [item for item in fact.evidence if item not in known],
+            serving_operation=fact.operation_id if fact.operation_id is not None else before.serving_operation,
+            release_wanted=before.release_wanted or fact.after == "RELEASE_PENDING",
+            release_deadline_at=(
+                at if fact.after == "RELEASE_PENDING" and before.release_deadline_at is None
+                else before.release_deadline_at
+            ),
+            timer=fact.timer,
+            deadline_at=fact.deadline_at,
+        ),
+    )  # fmt: skip
+
+
+def _observed(state: State, fact: f.ObservationRecorded) -> None:
+    stamp = fact.source_version if fact.source_version is not None else fact.source_time
+    if fact.subject_kind == "OPERATION":
+        operation = state.operations.get(fact.subject_id)
+        if operation is not None and stamp is not None:
+            state.operations.put(fact.subject_id, changed(operation, news={**operation.news, fact.source: stamp}))
+    elif fact.subject_kind == "COMMITMENT":
+        commitment = state.commitments.get(fact.subject_id)
+        if commitment is not None:
+            news = commitment.news if stamp is None else {**commitment.news, fact.source: stamp}
+            state.commitments.put(fact.subject_id, changed(commitment, news=news, finding=fact.finding))
+
+
+def _orphan_raised(state: State, fact: f.OrphanRaised) -> None:
+    if state.orphans.get(fact.orphan_id) is not None:
+        return
+    state.orphans.put(
+        fact.orphan_id,
+        Orphan(orphan_id=fact.orphan_id, intent_id=fact.intent_id, kind=fact.kind, subject_id=fact.subject_id,
+               since=fact.since),
+    )  # fmt: skip
+    intent = state.intents.get(fact.intent_id)
+    if intent is not None:
+        state.intents.put(fact.intent_id, changed(intent, orphans_open=intent.orphans_open + 1))
+
+
+def _orphan_cleared(state: State, fact: f.OrphanCleared) -> None:
+    if state.orphans.get(fact.orphan_id) is None:
+        return
+    state.orphans.delete(fact.orphan_id)
+    intent = state.intents.get(fact.intent_id)
+    if intent is not None:
+        state.intents.put(fact.intent_id, changed(intent, orphans_open=intent.orphans_open - 1))
+
+
+def _quarantine_opened(state: State, fact: f.QuarantineOpened, at: int) -> None:
+    state.quarantines.put(
+        fact.quarantine_id,
+        Quarantine(quarantine_id=fact.quarantine_id, scope=fact.scope, problem=fact.problem, opened_at=at, holds=0,
+                   resolved=False),
+    )  # fmt: skip
+    state.scoped_quarantines.add(fact.scope or "", fact.quarantine_id)
+
+
+def _hold_opened(state: State, fact: f.HoldOpened) -> None:
+    quarantine = state.quarantines.get(fact.quarantine_id)
+    if quarantine is None:
+        return
+    ordinal = quarantine.holds + 1
+    state.quarantines.put(fact.quarantine_id, changed(quarantine, holds=ordinal))
+    state.holds.put(
+        hold_key(fact.quarantine_id, ordinal),
+        Hold(quarantine_id=fact.quarantine_id, ordinal=ordinal, intent_id=fact.intent_id,
+             claim=fact.held_claim.hex(), topic=fact.topic, offset=fact.offset, appended_at=fact.appended_at),
+    )  # fmt: skip
+
+
+def _quarantine_resolved(state: State, fact: f.QuarantineResolved) -> None:
+    quarantine = state.quarantines.get(fact.quarantine_id)
+    if quarantine is not None:
+        state.quarantines.put(fact.quarantine_id, changed(quarantine, resolved=True))
+        state.scoped_quarantines.remove(quarantine.scope or "", fact.quarantine_id)

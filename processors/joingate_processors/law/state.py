@@ -1,0 +1,293 @@
+"""What the law remembers: one row an entity, the tables that hold them, and the seam behind which a store keeps them.
+
+Rows are records (frozen to the type checker, plain dictionaries at run time). Every row that waits for something
+names it in `timer` and when in `deadline_at` (ms, None: waits for nothing): the store indexes rows by deadline, so
+that setting one is the same write as the row itself.
+"""
+
+from typing import Protocol, TypeVar
+
+from joingate_schemas.claims import Arguments, Edge, Finding
+from joingate_schemas.facts import CommitmentStatus, OperationStatus, Phases, PlanStatus, Timer
+from joingate_schemas.record import record
+
+
+@record
+class Header:
+    """Where this partition's ledger stands: the last seq, its hash (hex), its time, the writer's epoch."""
+
+    seq: int = 0
+    epoch: int = 0
+    previous: str = ""
+    decided_at: int = 0
+    catalogue_digest: str = ""
+
+
+@record
+class Intent:
+    """An intent, with the counts that make its Close a matter of looking at one row."""
+
+    intent_id: str
+    version: int
+    tenant: str
+    status: str  # OPEN | CANCELLED | CLOSED
+    content_digest: str
+    goals: dict[str, str]  # goal id -> digest of the goal's content
+    plan_id: str | None
+    operations_open: int
+    operations_unclaimed: int  # settled, yet neither succeeded nor compensated
+    commitments_open: int
+    orphans_open: int
+
+
+@record
+class PlanRow:
+    """A plan: its steps are rows of their own, chained from `first_step`."""
+
+    plan_id: str
+    intent_id: str
+    intent_version: int
+    status: PlanStatus
+    replaces: str | None
+    content_digest: str
+    first_step: str | None
+    steps: int
+    steps_unjoined: int  # neither succeeded nor compensated
+    commitments: list[str]
+    progress_at: int
+    stalled: bool
+    timer: Timer
+    deadline_at: int | None
+
+
+@record
+class Step:
+    """A step as planned; what became of it is its slot's operation."""
+
+    step_id: str
+    plan_id: str
+    intent_id: str
+    ordinal: int
+    following: str | None  # the next step of the plan
+    barrier: str | None  # the nearest irreversible step before it that it must wait for
+    action: str
+    business_key: str
+    slot_id: str  # the operation id of the slot's first generation
+    arguments: Arguments
+    goal_id: str | None
+    edges: list[Edge]
+    pivot: bool
+    irreversible: bool
+    dispatched: bool  # under this plan
+    succeeded: bool
+
+
+@record
+class Operation:
+    """One logical effect. The row of generation 1 also names the slot's latest generation."""
+
+    operation_id: str
+    intent_id: str
+    intent_version: int
+    plan_id: str
+    step_id: str
+    goal_id: str | None
+    action: str
+    business_key: str
+    generation: int
+    latest_generation: int
+    attempt: int
+    status: OperationStatus
+    phases: Phases
+    arguments: Arguments
+    content_digest: str
+    catalogue_digest: str
+    downstream: str
+    executor: str
+    commitment_id: str | None
+    compensates: str | None
+    compensated_by: str | None
+    compensating: bool  # its compensation was asked for
+    opened_at: int
+    first_permit_at: int | None
+    permits: int  # attempts that were allowed to act
+    permit_attempt: int  # the latest of them
+    permit_at: int | None  # when the latest was allowed
+    permit_worker: str
+    external_id: str
+    in_doubt_cause: str  # of its latest doubt; kept when resolved
+    in_doubt_since: int | None
+    claimed: bool  # succeeded under some plan
+    news: dict[str, int]  # source -> its latest version or time
+    approvals: list[str]
+    timer: Timer
+    deadline_at: int | None
+
+
+@record
+class Commitment:
+    """An obligation in the outside world."""
+
+    commitment_id: str
+    intent_id: str
+    intent_version: int
+    goal_id: str | None
+    plan_id: str
+    step_id: str
+    owner_id: str
+    status: CommitmentStatus
+    obligation_type: str
+    type_version: int
+    resource_refs: list[str]
+    counterparty_refs: list[str]
+    quantity: float | None
+    attributes: dict[str, str]
+    generation: int
+    creating_operation: str | None
+    serving_operation: str | None
+    release_wanted: bool
+    finding: Finding
+    news: dict[str, int]
+    created_at: int
+    since: int
+    due_at: int | None
+    valid_until: int | None
+    evidence: list[str]
+    release_deadline_at: int | None
+    timer: Timer
+    deadline_at: int | None
+
+
+@record
+class Seen:
+    """That a claim id was decided: what it was about, and how it went."""
+
+    seq: int
+    about: str
+    verdict: str
+    reason: str
+    subject_id: str
+
+
+@record
+class Quarantine:
+    """An unreadable record whose scope is in force until an operator resolves it."""
+
+    quarantine_id: str
+    scope: str | None
+    problem: str
+    opened_at: int
+    holds: int
+    resolved: bool
+
+
+@record
+class Hold:
+    """A claim that waits for a quarantine; `claim` is its bytes in hex."""
+
+    quarantine_id: str
+    ordinal: int
+    intent_id: str
+    claim: str
+    topic: str
+    offset: int
+    appended_at: int
+
+
+@record
+class Orphan:
+    """An incident that is still open."""
+
+    orphan_id: str
+    intent_id: str
+    kind: str
+    subject_id: str
+    since: int
+
+
+Row = TypeVar("Row")
+
+
+class Table(Protocol[Row]):
+    """Rows by key. Nothing read from a table may be changed in place: put a changed copy."""
+
+    def get(self, key: str) -> Row | None: ...
+
+    def put(self, key: str, row: Row) -> None: ...
+
+    def delete(self, key: str) -> None: ...
+
+
+class Index(Protocol):
+    """Sets of members by owner, for the few rules that must enumerate what is open."""
+
+    def members(self, owner: str) -> list[str]:
+        """The members, sorted, so that every store enumerates in the same order (law 9)."""
+        ...
+
+    def add(self, owner: str, member: str) -> None: ...
+
+    def remove(self, owner: str, member: str) -> None: ...
+
+
+class State(Protocol):
+    """Everything that one partition remembers. `decide` only reads it; `evolve` alone writes it."""
+
+    header: Table[Header]  # one row, key ""
+    intents: Table[Intent]  # key: intent id
+    plans: Table[PlanRow]  # key: plan_key
+    steps: Table[Step]  # key: step_key
+    operations: Table[Operation]  # key: operation id
+    commitments: Table[Commitment]  # key: commitment id
+    seen: Table[Seen]  # key: seen_key
+    quarantines: Table[Quarantine]  # key: quarantine id
+    holds: Table[Hold]  # key: hold_key
+    orphans: Table[Orphan]  # key: orphan id
+    catalogues: Table[str]  # key: digest; the catalogue's canonical JSON
+
+    open_operations: Index  # owner: intent id; members: operation ids that are open
+    unclaimed_operations: Index  # owner: intent id; members: settled operations that nobody took up
+    open_commitments: Index  # owner: intent id; members: commitment ids that are not terminal
+    scoped_quarantines: Index  # owner: scope ("" for the partition); members: quarantine ids
+
+
+TABLES: dict[str, type] = {
+    "header": Header,
+    "intents": Intent,
+    "plans": PlanRow,
+    "steps": Step,
+    "operations": Operation,
+    "commitments": Commitment,
+    "seen": Seen,
+    "quarantines": Quarantine,
+    "holds": Hold,
+    "orphans": Orphan,
+    "catalogues": str,
+}
+"""Every table of `State` with the class of its rows."""
+
+INDEXES: tuple[str, ...] = ("open_operations", "unclaimed_operations", "open_commitments", "scoped_quarantines")
+"""Every index of `State`."""
+
+TIMED_TABLES: dict[str, str] = {"plans": "PLAN", "operations": "OPERATION", "commitments": "COMMITMENT"}
+"""Tables whose rows carry `timer` and `deadline_at`, with the subject kind that their timers name."""
+
+
+def plan_key(intent_id: str, plan_id: str) -> str:
+    """The key of a plan's row; ids never hold control characters (MALFORMED), so it is unambiguous."""
+    return f"{intent_id}\x1f{plan_id}"
+
+
+def step_key(intent_id: str, plan_id: str, step_id: str) -> str:
+    """The key of a step's row."""
+    return f"{intent_id}\x1f{plan_id}\x1f{step_id}"
+
+
+def seen_key(intent_id: str, claim_id: str) -> str:
+    """The key under which a claim id is remembered, beside its intent."""
+    return f"{intent_id}\x1f{claim_id}"
+
+
+def hold_key(quarantine_id: str, ordinal: int) -> str:
+    """The key of the `ordinal`-th hold (from 1) of a quarantine."""
+    return f"{quarantine_id}\x1f{ordinal}"

@@ -1,0 +1,1 @@
+"""The SDK of Join Gate: clients for planners, executors, approvers and observers."""

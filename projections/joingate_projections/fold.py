@@ -1,0 +1,234 @@
+"""Folding: one decision of the ledger into rows. Pure over the rows: no clock, no ids, no IO; total: it never refuses.
+
+What a release does not know (an unknown fact, an unknown symbol) is counted and skipped, never guessed at. The
+decision itself always becomes a row, found again by every id that it mentions, so nothing is out of sight.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, assert_never
+
+from joingate_projections.tables import (
+    At,
+    Row,
+    Rows,
+    commitments,
+    decision_key,
+    incidents,
+    intents,
+    joined,
+    operations,
+    orphans,
+)
+from joingate_schemas.codec import UnknownFact
+from joingate_schemas.decisions import Decision, Quarantined
+from joingate_schemas.facts import (
+    AnyFact,
+    ApprovalRecorded,
+    AttemptStarted,
+    CatalogueLoaded,
+    ClockSkewed,
+    CommitmentChanged,
+    CommitmentProposed,
+    CompensationRequested,
+    DispositionDecided,
+    EffectRecorded,
+    HoldOpened,
+    IntentCancelled,
+    IntentClosed,
+    IntentDeclared,
+    ObservationRecorded,
+    OperationCompensated,
+    OperationEscalated,
+    OperationFailed,
+    OperationInDoubt,
+    OperationOpened,
+    OperationReady,
+    OperationSettled,
+    OperationWithdrawn,
+    OrphanCleared,
+    OrphanRaised,
+    PermitIssued,
+    PlanEnded,
+    PlanProgress,
+    PlanRecorded,
+    QuarantineOpened,
+    QuarantineResolved,
+    StepSucceeded,
+)
+from joingate_schemas.reasons import reason_number
+
+# The fields of facts that hold the id of something that one would ask about.
+_IDS = (
+    "intent_id",
+    "operation_id",
+    "commitment_id",
+    "orphan_id",
+    "quarantine_id",
+    "subject_id",
+    "by",
+    "compensates",
+    "external_id",
+)
+
+
+def fold(rows: Rows, decision: Decision, partition: int) -> None:
+    """Fold a decision of `partition` into `rows`. The caller sees to order, gaps and repetition."""
+    at = At(partition, decision.seq, decision.decided_at)
+    for fact in decision.facts:
+        fold_fact(rows, fact, at)
+    rows.put("decisions", decision_key(partition, decision.seq), _decision_row(decision, at))
+
+
+def fold_quarantined(rows: Rows, record: Quarantined) -> None:
+    """Keep a quarantined record's bytes and coordinates, beside the row that the ledger's facts make of it."""
+    row = _plain(vars(record))
+    for name in ("key", "value"):
+        data: bytes | None = getattr(record, name)
+        row[name] = data.hex() if data is not None else None
+    rows.put("quarantine_records", record.quarantine_id, row)
+
+
+def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
+    """Do to the rows what one fact says."""
+    match fact:
+        case IntentDeclared():
+            intents.intent_declared(rows, fact, at)
+        case IntentCancelled():
+            intents.intent_cancelled(rows, fact, at)
+        case IntentClosed():
+            intents.intent_closed(rows, fact, at)
+        case PlanRecorded():
+            intents.plan_recorded(rows, fact, at)
+        case PlanEnded():
+            intents.plan_ended(rows, fact, at)
+        case PlanProgress():
+            intents.plan_progress(rows, fact, at)
+        case StepSucceeded():
+            operations.taken_up_by_step(rows, fact, at)
+            intents.step_succeeded(rows, fact, at)
+        case OperationOpened():
+            operations.opened(rows, fact, at)
+        case OperationReady():
+            operations.ready(rows, fact, at)
+        case AttemptStarted():
+            operations.attempt_started(rows, fact, at)
+        case PermitIssued():
+            operations.permitted(rows, fact, at)
+        case OperationSettled():
+            operations.settled(rows, fact, at)
+        case OperationFailed():
+            operations.failed(rows, fact, at)
+        case OperationInDoubt():
+            operations.in_doubt(rows, fact, at)
+        case OperationEscalated():
+            operations.escalated(rows, fact, at)
+        case OperationWithdrawn():
+            operations.withdrawn(rows, fact, at)
+        case OperationCompensated():
+            operations.compensated(rows, fact, at)
+        case CompensationRequested():
+            operations.compensation_requested(rows, fact, at)
+        case EffectRecorded():
+            operations.effect_recorded(rows, fact, at)
+        case ApprovalRecorded():
+            operations.approval_recorded(rows, fact, at)
+        case ObservationRecorded():
+            _observed(rows, fact, at)
+        case CommitmentProposed():
+            commitments.proposed(rows, fact, at)
+        case CommitmentChanged():
+            commitments.transition(rows, fact, at)
+        case DispositionDecided():
+            commitments.disposition_decided(rows, fact, at)
+        case OrphanRaised():
+            orphans.raised(rows, fact, at)
+        case OrphanCleared():
+            orphans.cleared(rows, fact, at)
+        case ClockSkewed():
+            rows.count("clock_skews", "claims")
+        case QuarantineOpened():
+            incidents.quarantine_opened(rows, fact, at)
+        case HoldOpened():
+            incidents.hold_opened(rows, fact, at)
+        case QuarantineResolved():
+            incidents.quarantine_resolved(rows, fact, at)
+        case CatalogueLoaded():
+            row = {"partition": at.partition, "digest": fact.digest, "version": fact.version, **at.born()}
+            rows.put("catalogues", f"{at.partition:05d}", row)
+        case UnknownFact():
+            rows.count("unknown_facts", fact.name)
+        case _:
+            assert_never(fact)
+
+
+def _observed(rows: Rows, fact: ObservationRecorded, at: At) -> None:
+    """The latest news of each source, and on the row of the subject the latest of all."""
+    news = {
+        "finding": fact.finding,
+        "source": fact.source,
+        "source_version": fact.source_version,
+        "source_time": fact.source_time,
+        "evidence": fact.evidence,
+        "at": at.time,
+    }
+    row = {**vars(fact), **at.born()}
+    rows.put("observations", joined(fact.subject_kind, fact.intent_id, fact.subject_id, fact.source), row)
+    if fact.subject_kind == "OPERATION":
+        operations.observed(rows, fact.subject_id, news, at)
+    elif fact.subject_kind == "COMMITMENT":
+        commitments.observed(rows, fact.subject_id, news, at)
+
+
+def _decision_row(decision: Decision, at: At) -> Row:
+    facts = [_fact_row(fact) for fact in decision.facts]
+    return {
+        "partition": at.partition,
+        "seq": decision.seq,
+        "epoch": decision.epoch,
+        "decided_at": decision.decided_at,
+        "topic": decision.topic,
+        "offset": decision.offset,
+        "appended_at": decision.appended_at,
+        "claim_type": decision.claim_type,
+        "claim_id": decision.claim_id,
+        "intent_id": decision.intent_id,
+        "principal": decision.principal,
+        "verdict": decision.verdict,
+        "reason": decision.reason,
+        "reason_number": reason_number(decision.reason),
+        "detail": decision.detail,
+        "subject_id": decision.subject_id,
+        "status": decision.status,
+        "refers_to": decision.refers_to,
+        "facts": facts,
+        "mentions": sorted(set(_mentions(decision, facts))),
+    }
+
+
+def _fact_row(fact: AnyFact | UnknownFact) -> Row:
+    if isinstance(fact, UnknownFact):
+        return {"fact": fact.name, "unknown": True}
+    return {"fact": type(fact).__name__, **_plain(vars(fact))}
+
+
+def _plain(fields: dict[str, Any]) -> Row:
+    """The fields as JSON; bytes, which only the ledger keeps, are named by size and digest."""
+    return {
+        name: {"bytes": len(value), "sha256": hashlib.sha256(value).hexdigest()} if isinstance(value, bytes) else value
+        for name, value in fields.items()
+    }
+
+
+def _mentions(decision: Decision, facts: list[Row]) -> Iterator[str]:
+    """Every id that the decision is about, so that it is found by each of them."""
+    yield from (one for one in (decision.intent_id, decision.claim_id, decision.subject_id) if one)
+    for fact in facts:
+        for name in _IDS:
+            one = fact.get(name)
+            if isinstance(one, str) and one:
+                yield one
+        if fact.get("plan_id"):
+            yield joined(fact["intent_id"], fact["plan_id"])
+        if fact.get("plan_id") and fact.get("step_id"):
+            yield joined(fact["intent_id"], fact["plan_id"], fact["step_id"])

@@ -1,0 +1,220 @@
+"""The tables of intents, plans and steps: what each fact about them does to their rows.
+
+A step's word follows the operation of its slot, which may have been opened under an earlier plan: `slots` (hidden)
+leads from a slot to its latest operation and to the step of the latest adopted plan, so that a change of an
+operation costs the same however many plans there were.
+"""
+
+from joingate_projections.tables import At, Row, Rows, joined, shown
+from joingate_schemas.facts import (
+    IntentCancelled,
+    IntentClosed,
+    IntentDeclared,
+    PlanEnded,
+    PlanProgress,
+    PlanRecorded,
+    StepDetail,
+    StepSucceeded,
+)
+
+_NOTHING_OUTSIDE = dict.fromkeys(
+    (
+        "operations_open",
+        "operations_acting",
+        "operations_in_doubt",
+        "commitments_open",
+        "commitments_proposed",
+        "commitments_active",
+        "commitments_in_doubt",
+        "commitments_breached",
+    ),
+    0,
+)
+# A step whose slot's operation ended so is to be done anew; any other operation is already the step's own.
+_GONE = frozenset({"WITHDRAWN", "FAILED", "COMPENSATED"})
+
+
+def intent_declared(rows: Rows, fact: IntentDeclared, at: At) -> None:
+    """A first version makes the row; a higher one replaces what is wanted and keeps what is outside."""
+    wanted = {
+        "version": fact.version,
+        "tenant": fact.tenant,
+        "objective": fact.objective,
+        "goals": fact.goals,
+        "budgets": fact.budgets,
+        "content_digest": fact.content_digest,
+        "supersedes": fact.supersedes,
+        "status": "OPEN",
+    }
+    old = rows.get("intents", fact.intent_id)
+    if old is not None:
+        put_intent(rows, {**old, **wanted, **at.touched()})
+        return
+    orphans = rows.get("subject_orphans", joined("INTENT", fact.intent_id))
+    put_intent(
+        rows,
+        {
+            "intent_id": fact.intent_id,
+            **wanted,
+            "reason": "",
+            "outcome": "",
+            "plan_id": None,
+            "plan_steps": 0,
+            "plan_steps_joined": 0,
+            **_NOTHING_OUTSIDE,
+            "orphans": orphans["count"] if orphans else 0,
+            **at.born(),
+        },
+    )
+
+
+def intent_cancelled(rows: Rows, fact: IntentCancelled, at: At) -> None:
+    """Not wanted any more, and no plan in force; the counts of what is outside live on."""
+    old = rows.get("intents", fact.intent_id)
+    if old is not None:
+        ended = {"status": "CANCELLED", "reason": fact.reason, "plan_id": None, "plan_steps": 0, "plan_steps_joined": 0}
+        put_intent(rows, {**old, **ended, **at.touched()})
+
+
+def intent_closed(rows: Rows, fact: IntentClosed, at: At) -> None:
+    """Finished."""
+    old = rows.get("intents", fact.intent_id)
+    if old is not None:
+        put_intent(rows, {**old, "status": "CLOSED", "outcome": fact.outcome, **at.touched()})
+
+
+def put_intent(rows: Rows, row: Row) -> None:
+    """Set an intent's row with its word."""
+    rows.put("intents", row["intent_id"], {**row, "shown": shown.of_intent(row)})
+
+
+def add_to_intent(rows: Rows, intent_id: str, by: dict[str, int], at: At) -> None:
+    """Add to an intent's counts; zeros alone write nothing."""
+    old = rows.get("intents", intent_id)
+    if old is not None and any(by.values()):
+        put_intent(rows, {**old, **{name: old[name] + n for name, n in by.items()}, **at.touched()})
+
+
+def plan_recorded(rows: Rows, fact: PlanRecorded, at: At) -> None:
+    """A plan with its steps; recorded again (a candidate that is adopted now), it keeps where it began."""
+    key = joined(fact.intent_id, fact.plan_id)
+    old = rows.get("plans", key)
+    adopted = fact.status == "ADOPTED"
+    steps = [_planned(rows, fact, detail, adopted, at) for detail in fact.steps]
+    rows.put("plan_steps", key, {"steps": [detail["step_id"] for detail in fact.steps]})
+    subject_orphans = rows.get("subject_orphans", joined("PLAN", key))
+    plan = {
+        "plan_id": fact.plan_id,
+        "intent_id": fact.intent_id,
+        "intent_version": fact.intent_version,
+        "status": fact.status,
+        "replaces": fact.replaces,
+        "ended_by": "",
+        "content_digest": fact.content_digest,
+        "commitments": fact.commitments,
+        "steps": len(steps),
+        "steps_dispatched": sum(step["status"] != "PLANNED" for step in steps),
+        "steps_joined": sum(step["joined"] for step in steps),
+        "stalled": False,
+        "stalled_since": None,
+        "deadline_at": fact.deadline_at,
+        "orphans": subject_orphans["ids"] if subject_orphans else [],
+        **at.born(),
+    }
+    if old is not None:
+        plan |= {"created_at": old["created_at"], "first": old["first"]}
+    intent = rows.get("intents", fact.intent_id)
+    if adopted and intent is not None:
+        put_intent(rows, {**intent, "plan_id": fact.plan_id, **at.touched()})
+    put_plan(rows, plan, at)
+
+
+def _planned(rows: Rows, fact: PlanRecorded, detail: StepDetail, adopted: bool, at: At) -> Row:
+    """Set the row of one step as planned, over the operation that its slot may have already."""
+    key = joined(fact.intent_id, fact.plan_id, detail["step_id"])
+    slot = rows.get("slots", detail["slot_id"])
+    operation = rows.get("operations", slot["operation_id"]) if slot and slot["operation_id"] else None
+    live = operation if operation is not None and operation["status"] not in _GONE else None
+    old = rows.get("steps", key)
+    step = {
+        **detail,
+        "intent_id": fact.intent_id,
+        "plan_id": fact.plan_id,
+        "status": "DISPATCHED" if live else "PLANNED",
+        "joined": False,
+        "operation_id": live["operation_id"] if live else None,
+        "operation_status": live["status"] if live else None,
+        "operation_shown": live["shown"] if live else None,
+        **at.born(),
+    }
+    if old is not None:
+        step |= {"created_at": old["created_at"], "first": old["first"]}
+    if adopted:
+        rows.put("slots", detail["slot_id"], {"operation_id": slot and slot["operation_id"], "step": key})
+    put_step(rows, step)
+    return step
+
+
+def plan_ended(rows: Rows, fact: PlanEnded, at: At) -> None:
+    """A plan without force. If superseded, its steps that were never dispatched are too."""
+    key = joined(fact.intent_id, fact.plan_id)
+    plan = rows.get("plans", key)
+    if plan is None:
+        return
+    superseded = fact.status == "SUPERSEDED"
+    steps = rows.get("plan_steps", key) if superseded else None
+    for step_id in steps["steps"] if steps else ():
+        step = rows.get("steps", joined(key, step_id))
+        if step is not None and step["status"] == "PLANNED":
+            put_step(rows, {**step, "status": "SUPERSEDED", **at.touched()})
+    put_plan(rows, {**plan, "status": fact.status, "ended_by": fact.by, "deadline_at": None, **at.touched()}, at)
+    intent = rows.get("intents", fact.intent_id)
+    if superseded and intent is not None and intent["plan_id"] == fact.plan_id:
+        put_intent(rows, {**intent, "plan_id": None, "plan_steps": 0, "plan_steps_joined": 0, **at.touched()})
+
+
+def plan_progress(rows: Rows, fact: PlanProgress, at: At) -> None:
+    """The deadline for progress was set anew, or passed."""
+    plan = rows.get("plans", joined(fact.intent_id, fact.plan_id))
+    if plan is not None:
+        since = fact.since if fact.stalled else None
+        change = {"stalled": fact.stalled, "stalled_since": since, "deadline_at": fact.deadline_at}
+        put_plan(rows, {**plan, **change, **at.touched()}, at)
+
+
+def put_plan(rows: Rows, row: Row, at: At) -> None:
+    """Set a plan's row with its word; the intent that follows this plan counts its steps."""
+    rows.put("plans", joined(row["intent_id"], row["plan_id"]), {**row, "shown": shown.of_plan(row)})
+    intent = rows.get("intents", row["intent_id"])
+    if intent is not None and intent["plan_id"] == row["plan_id"]:
+        counts = {"plan_steps": row["steps"], "plan_steps_joined": row["steps_joined"]}
+        if any(intent[name] != value for name, value in counts.items()):
+            put_intent(rows, {**intent, **counts, **at.touched()})
+
+
+def put_step(rows: Rows, row: Row) -> None:
+    """Set a step's row with its word."""
+    key = joined(row["intent_id"], row["plan_id"], row["step_id"])
+    rows.put("steps", key, {**row, "shown": shown.of_step(row)})
+
+
+def step_succeeded(rows: Rows, fact: StepSucceeded, at: At) -> None:
+    """The join of a step is made."""
+    step = rows.get("steps", joined(fact.intent_id, fact.plan_id, fact.step_id))
+    if step is not None:
+        change_step(rows, step, {"status": "SUCCEEDED", "joined": True, "operation_id": fact.operation_id}, at)
+
+
+def change_step(rows: Rows, step: Row, change: Row, at: At) -> None:
+    """Change a step's row, and the counts of its plan if it was dispatched or joined by this."""
+    new = {**step, **change, **at.touched()}
+    put_step(rows, new)
+    dispatched = (new["status"] in ("DISPATCHED", "SUCCEEDED")) - (step["status"] in ("DISPATCHED", "SUCCEEDED"))
+    joins = new["joined"] - step["joined"]
+    plan = rows.get("plans", joined(step["intent_id"], step["plan_id"])) if dispatched or joins else None
+    if plan is not None:
+        counts = {
+            "steps_dispatched": plan["steps_dispatched"] + dispatched,
+            "steps_joined": plan["steps_joined"] + joins,
+        }
+        put_plan(rows, {**plan, **counts, **at.touched()}, at)

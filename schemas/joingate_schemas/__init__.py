@@ -1,0 +1,1 @@
+"""The contract of Join Gate: event types, Avro schemas, codec and topic catalogue."""

@@ -1,0 +1,136 @@
+"""What is declared about the outside world (model §4): downstreams, actions, obligation types, resources, principals.
+
+These are the plain, frozen values that the law reads; the loader with its sentences about mistakes is
+`catalogue_file`. Durations are integers in milliseconds.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from joingate_schemas.claims import Role
+
+Capability = Literal["IDEMPOTENT_KEY", "LOOKUP", "STATEMENT", "NONE"]
+Effect = Literal["OBSERVE", "REVERSIBLE", "IRREVERSIBLE"]
+StepKind = Literal["COMPENSATABLE", "RETRYABLE", "PIVOT"]
+ApprovalPolicy = Literal["NONE", "ANY", "MAKER_CHECKER", "N_OF_M"]
+ResolutionClass = Literal["RELEASABLE", "EXPIRING", "TRANSFERABLE", "COMPENSATABLE", "IRREVERSIBLE", "UNKNOWN"]
+LateSuccess = Literal["RELEASE", "ORPHAN"]
+
+
+@dataclass(frozen=True)
+class Downstream:
+    """A system of record and what it can be asked. `key_horizon_ms` null: it never forgets a key."""
+
+    name: str
+    capabilities: tuple[Capability, ...]
+    key_horizon_ms: int | None = None
+    in_flight_ms_max: int = 60_000
+    statement_cut_off: str = ""
+    lookup_backoff_ms: int = 1_000
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument: whether it carries meaning, and whether it comes from the downstream's records, not the model."""
+
+    name: str
+    meaning: bool = True
+    from_records: bool = False
+
+
+@dataclass(frozen=True)
+class Action:
+    """A tool. `executor` owns the topic `commands.<executor>`; `business_key` is a template such as `{fee_id}`."""
+
+    name: str
+    downstream: str
+    effect: Effect
+    kind: StepKind
+    executor: str
+    compensation: str | None = None
+    human_gate: str = "operations"
+    communication: Literal["NONE", "INFORMS", "PROMISES"] = "NONE"
+    silence_ms: int = 30_000
+    permit_ms: int = 30_000
+    hold_ms: int = 0
+    in_doubt_ms: int = 3_600_000
+    approval: ApprovalPolicy = "NONE"
+    approvals_needed: int = 1
+    approval_ms: int = 86_400_000
+    budget_class: Literal["EXPLORATION", "VERIFICATION", "RECONCILIATION"] = "EXPLORATION"
+    cost: float = 0.0
+    arguments: tuple[Argument, ...] = ()
+    business_key: str = ""
+    resources: tuple[str, ...] = ()
+    obligation: str | None = None
+    verification: bool = False
+
+    @property
+    def irreversible(self) -> bool:
+        """Whether the effect can't be taken back."""
+        return self.effect == "IRREVERSIBLE"
+
+
+@dataclass(frozen=True)
+class ObligationType:
+    """A kind of commitment, how it ends and what proves it.
+
+    `observed`: ACTIVE and RELEASED each need an observation, not just the operation's Commit. `release_ms` is the
+    deadline of a release; `disposition_ms` that of a decision after supersession.
+    """
+
+    name: str
+    version: int = 1
+    resolution: ResolutionClass = "RELEASABLE"
+    release_action: str | None = None
+    observed: bool = True
+    attributes: tuple[str, ...] = ()
+    late_success: LateSuccess = "ORPHAN"
+    verification_ms: int = 600_000
+    release_ms: int = 3_600_000
+    release_retry_ms: int = 5_000
+    disposition_ms: int = 600_000
+    reconciliation_ms: int = 3_600_000
+    valid_ms: int | None = None
+    idle_cost: float = 0.0
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Something scarce; `kind` is the part of a reference before the colon, as `window` in `window:production`."""
+
+    kind: str
+    mode: Literal["EXCLUSIVE", "CAPACITY", "ONCE_EVER"]
+    capacity: float | None = None
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who may speak in which role. An empty `actions` means every action."""
+
+    name: str
+    role: Role
+    tenant: str = ""
+    actions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """One version of everything declared; `digest` is the SHA-256 of `source`, its canonical JSON.
+
+    An empty `principals` means that any principal may speak in the role of the topic that its claim arrives on.
+    `plan_progress_ms` is how long an adopted plan may go without progress before it is reported.
+    """
+
+    version: str
+    digest: str
+    source: bytes
+    downstreams: dict[str, Downstream]
+    actions: dict[str, Action]
+    obligations: dict[str, ObligationType] = field(default_factory=dict)
+    resources: dict[str, Resource] = field(default_factory=dict)
+    principals: dict[str, Principal] = field(default_factory=dict)
+    plan_progress_ms: int = 86_400_000
+    max_skew_ms: int = 300_000
+    silent_attempts_max: int = 3

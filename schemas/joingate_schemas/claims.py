@@ -1,0 +1,436 @@
+"""The claims: everything that anyone may say to the gate (model §5), one class a claim.
+
+Field names, order and defaults are those of the `.avsc` files beside this module; a test holds the two together.
+Times are integers, milliseconds since the epoch, UTC. Nested records are plain dictionaries with typed keys.
+`claim_id` is the producer's: the same id again is the same claim, however often it is sent.
+"""
+
+from typing import Literal, NotRequired, TypeAlias, TypedDict, get_args
+
+from joingate_schemas.record import record
+
+Scalar: TypeAlias = None | bool | int | float | str
+Arguments: TypeAlias = dict[str, Scalar]
+
+Role = Literal["PLANNER", "EXECUTOR", "APPROVER", "OBSERVER", "OPERATOR", "GATE"]
+EdgeKind = Literal["REQUIRES", "INVALIDATES", "CONFLICTS_WITH", "ENABLES", "PREFERS", "SATISFIES", "UNKNOWN"]
+Proof = Literal["REFUSED", "NOT_SENT", "TOMBSTONE", "SECOND_LOOK", "STATEMENT", "UNKNOWN"]
+SubjectKind = Literal["OPERATION", "COMMITMENT", "GOAL", "OWNER", "CONDITION", "QUARANTINE", "INTENT", "PLAN", "UNKNOWN"]
+# PRESENT: it is there. ABSENT: proven not there (needs a proof). NOT_FOUND: looked and saw nothing, proves nothing.
+# PENDING: the source says that it is still at work. SEVERAL: more than one match. UNREACHABLE: could not ask.
+# REVOKED: the provider took it back. RESEND: the observer asks for a new attempt with the same key.
+Finding = Literal[
+    "PRESENT", "ABSENT", "NOT_FOUND", "PENDING", "SEVERAL", "UNREACHABLE", "REVOKED", "RESEND", "UNKNOWN"
+]
+
+
+class Goal(TypedDict):
+    """A state that should become true, with how one would know."""
+
+    goal_id: str
+    acceptance: str
+    parent_goal_id: NotRequired[str | None]
+    evidence_requirements: NotRequired[list[str]]
+    risk_class: NotRequired[str]
+
+
+class Budgets(TypedDict):
+    """Shares of the intent's capacity, each between 0 and 1, and the cost ceiling in the tenant's own unit."""
+
+    exploration: float
+    verification: float
+    reconciliation: float
+    cost_max: NotRequired[float | None]
+
+
+class Edge(TypedDict):
+    """A relation from the step that carries it to `step_id`."""
+
+    kind: EdgeKind
+    step_id: str
+
+
+class PlanStep(TypedDict):
+    """One step of a plan: an action on a business entity. (`action`, `business_key`) is its slot."""
+
+    step_id: str
+    action: str
+    business_key: NotRequired[str]
+    arguments: NotRequired[Arguments]
+    goal_id: NotRequired[str | None]
+    edges: NotRequired[list[Edge]]
+    parallel: NotRequired[bool]
+    commitments: NotRequired[list[str]]
+
+
+@record
+class Claim:
+    """What every claim carries."""
+
+    claim_id: str
+    intent_id: str
+    principal: str = ""
+    signature: bytes | None = None
+    occurred_at: int = 0
+
+
+# --- planner ---------------------------------------------------------------------------------------------------------
+
+
+@record
+class DeclareIntent(Claim):
+    """The outcome that a principal wants now; a higher version supersedes the lower."""
+
+    version: int
+    tenant: str = ""
+    objective: str = ""
+    goals: list[Goal]
+    budgets: Budgets | None = None
+
+
+@record
+class CancelIntent(Claim):
+    """The outcome is not wanted any more. `intent_version` 0 means whatever version is current."""
+
+    intent_version: int = 0
+    reason: str = ""
+
+
+@record
+class Plan(Claim):
+    """One proposed way; `replaces` names the plan in force or is null. A candidate is recorded, not adopted."""
+
+    intent_version: int
+    plan_id: str
+    replaces: str | None = None
+    adopt: bool = True
+    steps: list[PlanStep]
+    commitments: list[str]
+
+
+@record
+class Dispatch(Claim):
+    """Do this step now. `arguments`, if given, are what is asked; `idempotency_key`, if given, must be the derived one."""
+
+    intent_version: int
+    plan_id: str
+    step_id: str
+    arguments: Arguments | None = None
+    idempotency_key: str | None = None
+
+
+@record
+class Abort(Claim):
+    """Stop (planner), or it did not happen (executor, with a proof). `attempt` 0 means the current one."""
+
+    operation_id: str
+    attempt: int = 0
+    proof: Proof | None = None
+    error: str = ""
+    evidence: list[str]
+
+
+@record
+class Release(Claim):
+    """Give the commitment back. `intent_version` 0 means whatever version is current."""
+
+    commitment_id: str
+    intent_version: int = 0
+    reason: str = ""
+
+
+@record
+class Transfer(Claim):
+    """Ask that `target_owner` takes the commitment over."""
+
+    commitment_id: str
+    target_owner: str
+    target_intent_id: str | None = None
+    acknowledge_by: int | None = None
+    reason: str = ""
+
+
+@record
+class AcceptTransfer(Claim):
+    """The target takes over; `fencing_token` is the one that the transfer was offered with."""
+
+    commitment_id: str
+    owner_id: str
+    fencing_token: int = 0
+    evidence: list[str]
+
+
+@record
+class MarkSatisfied(Claim):
+    """The obligation was fulfilled, and here is the evidence."""
+
+    commitment_id: str
+    evidence: list[str]
+
+
+@record
+class RequestReconciliation(Claim):
+    """Somebody should look at this operation or commitment again."""
+
+    subject_kind: SubjectKind
+    subject_id: str
+    reason: str = ""
+
+
+@record
+class Promise(Claim):
+    """A message that creates an expectation, as a structured commitment."""
+
+    intent_version: int
+    obligation_type: str
+    counterparty: str
+    text: str
+    due_at: int | None = None
+    goal_id: str | None = None
+    business_key: str = ""
+    owner_id: str = ""
+
+
+@record
+class Succeed(Claim):
+    """The step is done: accepted only over a Commit that follows its Dispatch."""
+
+    intent_version: int
+    plan_id: str
+    step_id: str
+    evidence: list[str]
+
+
+@record
+class Close(Claim):
+    """The intent is finished. Version 0 and no plan mean whatever is current."""
+
+    intent_version: int = 0
+    plan_id: str | None = None
+    outcome: str = ""
+
+
+# --- executor --------------------------------------------------------------------------------------------------------
+
+
+@record
+class Prepared(Claim):
+    """`executor` is ready to perform this attempt; `worker` is the one process that asks for the permit."""
+
+    operation_id: str
+    attempt: int
+    executor: str
+    worker: str = ""
+
+
+@record
+class Commit(Claim):
+    """The effect is there: its id at the system of record, the key as echoed, the evidence, the result."""
+
+    operation_id: str
+    attempt: int
+    external_id: str = ""
+    evidence: list[str]
+    idempotency_key: str | None = None
+    caused_by: str | None = None
+    result: str = ""
+
+
+@record
+class InDoubt(Claim):
+    """The executor can't tell whether the effect happened."""
+
+    operation_id: str
+    attempt: int
+    cause: str = ""
+    evidence: list[str]
+
+
+# --- approver --------------------------------------------------------------------------------------------------------
+
+
+@record
+class Approve(Claim):
+    """Yes to exactly the content with `digest`."""
+
+    operation_id: str | None = None
+    plan_id: str | None = None
+    digest: str
+    expires_at: int | None = None
+    comment: str = ""
+
+
+@record
+class Decline(Claim):
+    """No to it."""
+
+    operation_id: str | None = None
+    plan_id: str | None = None
+    digest: str
+    comment: str = ""
+
+
+# --- observer --------------------------------------------------------------------------------------------------------
+
+
+@record
+class Observe(Claim):
+    """What a system of record says. Newer is by `source_version`, else `source_time`, within one `source` (law 8)."""
+
+    subject_kind: SubjectKind
+    subject_id: str
+    finding: Finding
+    source: str
+    source_version: int | None = None
+    source_time: int | None = None
+    external_ids: list[str]
+    proof: Proof | None = None
+    evidence: list[str]
+    idempotency_key: str | None = None
+
+
+@record
+class RetireOwner(Claim):
+    """The owner is gone; written to every partition, so `intent_id` is empty."""
+
+    owner_id: str
+    reason: str = ""
+
+
+@record
+class AssignOwner(Claim):
+    """The control plane gives a commitment an owner under a declared policy."""
+
+    commitment_id: str
+    owner_id: str
+    policy: str
+
+
+# --- operator --------------------------------------------------------------------------------------------------------
+
+
+@record
+class Override(Claim):
+    """A person forces a transition, with a name (`principal`), a reason and evidence.
+
+    On an operation `to` is SETTLED or FAILED; on a commitment its new status; on a quarantined record DISMISSED,
+    or REDRIVEN with the mended bytes in `replacement`.
+    """
+
+    subject_kind: SubjectKind
+    subject_id: str
+    to: str
+    reason: str
+    evidence: list[str]
+    external_id: str = ""
+    replacement: bytes | None = None
+
+
+# --- the gate's own --------------------------------------------------------------------------------------------------
+
+
+@record
+class TimerFired(Claim):
+    """A deadline passed: `timer` says which, on which subject, due when."""
+
+    timer: str
+    subject_kind: SubjectKind
+    subject_id: str
+    due_at: int
+
+
+@record
+class ResourceGranted(Claim):
+    """The arbiter gave the resource to the operation."""
+
+    operation_id: str
+    resource_ref: str
+
+
+@record
+class ResourceDenied(Claim):
+    """The arbiter refused; `holder` has it."""
+
+    operation_id: str
+    resource_ref: str
+    holder: str
+
+
+@record
+class CatalogueChanged(Claim):
+    """From here on this catalogue is in force on this partition."""
+
+    digest: str
+    version: str
+    catalogue: bytes
+
+
+@record
+class ClaimQuarantined(Claim):
+    """A record that could not be read was set aside. `scope` is its key, or null: then the whole partition."""
+
+    quarantine_id: str
+    scope: str | None = None
+    problem: str
+    detail: str = ""
+
+
+@record
+class ClaimHeld(Claim):
+    """A readable claim waits: refusing it would rest on what a quarantined record may have said."""
+
+    quarantine_id: str
+    held_claim: bytes
+    topic: str
+    offset: int
+    appended_at: int
+    would_be: str
+
+
+AnyClaim: TypeAlias = (
+    DeclareIntent
+    | CancelIntent
+    | Plan
+    | Dispatch
+    | Abort
+    | Release
+    | Transfer
+    | AcceptTransfer
+    | MarkSatisfied
+    | RequestReconciliation
+    | Promise
+    | Succeed
+    | Close
+    | Prepared
+    | Commit
+    | InDoubt
+    | Approve
+    | Decline
+    | Observe
+    | RetireOwner
+    | AssignOwner
+    | Override
+    | TimerFired
+    | ResourceGranted
+    | ResourceDenied
+    | CatalogueChanged
+    | ClaimQuarantined
+    | ClaimHeld
+)
+CLAIM_TYPES: dict[str, type[Claim]] = {cls.__name__: cls for cls in get_args(AnyClaim)}
+"""Every claim class by its name, which is also its Avro record name (namespace `joingate`)."""
+
+ROLE_TYPES: dict[Role, frozenset[str]] = {
+    "PLANNER": frozenset(
+        "DeclareIntent CancelIntent Plan Dispatch Abort Release Transfer AcceptTransfer MarkSatisfied "
+        "RequestReconciliation Promise Succeed Close".split()
+    ),
+    "EXECUTOR": frozenset("Prepared Commit Abort InDoubt".split()),
+    "APPROVER": frozenset("Approve Decline".split()),
+    "OBSERVER": frozenset("Observe RetireOwner AssignOwner".split()),
+    "OPERATOR": frozenset("Override RequestReconciliation".split()),
+    "GATE": frozenset(
+        "TimerFired ResourceGranted ResourceDenied CatalogueChanged ClaimQuarantined ClaimHeld".split()
+    ),
+}
+"""Which claims each role may write (model §2): a type outside its role's topic is WRONG_ROLE."""
