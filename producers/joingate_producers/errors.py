@@ -1,17 +1,17 @@
 """The room for what can go wrong in the SDK, drawn as one tree; every message is a sentence to act on.
 
-    JoinGateError
-    ├── InvalidClaim      the claim is malformed; nothing was stored or sent
-    ├── Unreachable       broker or topic can't be asked now; trying again can help
-    ├── VerdictTimeout    no verdict yet: the claim is STILL PENDING, and can be waited for again
-    ├── Undelivered       the broker refuses to take the claim (no such topic, no right to write)
-    ├── ClaimRefused      the gate said no; raised only by `Verdict.demand`
-    ├── LedgerBroken      the ledger has a gap or a fork, or can't be read: nothing in it is believed any more
-    ├── OutboxFull        no room for another claim; nothing was sent
-    ├── OutboxInUse       another process has this outbox open
-    ├── OutboxBroken      the outbox file can't be read or written
-    ├── Unsent            closed while claims may be unwritten, and no outbox keeps them
-    └── ConnectionClosed  the connection was closed before the call
+JoinGateError
+├── InvalidClaim      the claim is malformed; nothing was stored or sent
+├── Unreachable       broker or topic can't be asked now; trying again can help
+├── VerdictTimeout    no verdict yet: the claim is STILL PENDING, and can be waited for again
+├── Undelivered       the broker refuses to take the claim (no such topic, no right to write)
+├── ClaimRefused      the gate said no; raised only by `Verdict.demand`
+├── LedgerBroken      the ledger has a gap or a fork, or can't be read: nothing in it is believed any more
+├── OutboxFull        no room for another claim; nothing was sent
+├── OutboxInUse       another process has this outbox open
+├── OutboxBroken      the outbox file can't be read or written
+├── Unsent            closed while claims may be unwritten, and no outbox keeps them
+└── ConnectionClosed  the connection was closed before the call
 """
 
 from collections.abc import Sequence

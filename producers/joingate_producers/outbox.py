@@ -88,6 +88,8 @@ class Outbox:
             (claims,) = self._db.execute("SELECT count(*) FROM claims").fetchone()
             (begun,) = self._db.execute("SELECT count(*) FROM effects WHERE ended = 0").fetchone()
         self._rows = int(claims) + int(begun)
+        # Whatever is begun as the file is opened was begun by a process that is gone.
+        self._left_behind = self._unreported()
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -181,8 +183,13 @@ class Outbox:
             self._note(effect, ended=True)
         return True
 
-    def unreported(self) -> list[Effect]:
-        """Effects that were begun and whose report never came: the process ended between the two."""
+    def take_left_behind(self) -> list[Effect]:
+        """Effects that processes which are gone began and never reported; each is handed out once."""
+        with self._lock:
+            taken, self._left_behind = self._left_behind, []
+        return taken
+
+    def _unreported(self) -> list[Effect]:
         with self._guarded():
             found = self._db.execute(
                 "SELECT operation_id, attempt, intent_id FROM effects WHERE ended = 0 ORDER BY since_ms, operation_id"
@@ -221,6 +228,7 @@ class Outbox:
             )
             self._db.executemany("INSERT OR IGNORE INTO effects VALUES (?, ?, ?, ?, ?)", effects)
         self._rows += len(other)
+        self._left_behind += other.take_left_behind()
         with other._transaction():
             other._db.execute("DELETE FROM claims")
             other._db.execute("DELETE FROM effects")

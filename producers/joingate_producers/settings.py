@@ -29,7 +29,7 @@ class Settings(BaseModel):
 
     `delivery_timeout_s` 0 lets the client library keep a claim for as long as the broker is away, which also keeps
     an intent's claims in order. With a limit, a claim that ran into it is sent again, and a later claim of the same
-    intent may overtake it.
+    intent may overtake it. `verdicts` false spares a client that never asks for a verdict the reading of the ledger.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,13 +42,13 @@ class Settings(BaseModel):
     # Further librdkafka settings, such as credentials, for every client of this connection.
     client: dict[str, str] = {}
     state_dir: Path = Field(default_factory=_default_state_dir)
+    verdicts: bool = True
     verdict_timeout_s: float = Field(default=30.0, gt=0)
     close_timeout_s: float = Field(default=10.0, gt=0)
     request_timeout_s: float = Field(default=5.0, gt=0)
     delivery_timeout_s: float = Field(default=0.0, ge=0)
     in_flight_max: int = Field(default=10_000, ge=1)
     outbox_claims_max: int = Field(default=10_000, ge=1)
-    claim_bytes_max: int = Field(default=900_000, ge=1)
 
     @property
     def name(self) -> str:

@@ -66,8 +66,8 @@ class Outlet(Protocol):
 class Tail(Protocol):
     """A reader of one whole topic, committed records only, from the end that it found when it was started."""
 
-    def start(self, timeout_s: float) -> None:
-        """Find the end of each partition. Raises Unreachable when it can't be known within `timeout_s`."""
+    def start(self, timeout_s: float) -> int:
+        """Find the end of each partition, and return how many there are. Raises Unreachable after `timeout_s`."""
         ...
 
     def poll(self, timeout_s: float) -> list[Row]:
@@ -110,5 +110,5 @@ class Wire(Protocol):
     def tail(self, topic: str) -> Tail: ...
 
     def commands(self, topic: str, group: str, lost: Callable[[frozenset[int]], None]) -> CommandSource:
-        """`lost` is told, within a poll, which partitions are no longer ours; what is handled may still be committed."""
+        """`lost` is told, within a poll, which partitions are going; what is handled may still be committed."""
         ...

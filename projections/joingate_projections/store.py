@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import orjson
-from rocksdict import AccessType, Options, Rdict, RdictIter, ReadOptions, WriteBatch
+from rocksdict import AccessType, Options, Rdict, RdictIter, WriteBatch
 
 from joingate_projections.tables import TABLES, Row
 
@@ -154,19 +154,15 @@ class Batch:
 
 
 class View:
-    """The store as it is at one moment, for reading."""
+    """The store as it is at one moment, for reading; `ProjectionStore.view` makes it stand still."""
 
-    def __init__(self, source: Any) -> None:
-        self._source = source  # A snapshot, or the whole store of a reader that stands still.
+    def __init__(self, db: Rdict) -> None:
+        self._db = db
 
     def get(self, table: str, key: str) -> Row | None:
         """The row, or None."""
-        wanted = _ROW + key_of(table, key)
-        for found, value in self._walk(wanted, wanted + b"\0", backwards=False):
-            if found == wanted:
-                row: Row = orjson.loads(value)
-                return row
-        return None
+        value = self._db.get(_ROW + key_of(table, key))
+        return orjson.loads(value) if value is not None else None
 
     def rows(self, table: str, after: str | None = None, *, backwards: bool = False) -> Iterator[tuple[str, Row]]:
         """Rows with their keys in the order of keys, from behind the key `after` on."""
@@ -176,7 +172,13 @@ class View:
             yield parts_of(found[1:])[1], orjson.loads(value)
 
     def find(
-        self, table: str, field: str, value: str | None, after: tuple[str, str] | None = None, *, backwards: bool = False
+        self,
+        table: str,
+        field: str,
+        value: str | None,
+        after: tuple[str, str] | None = None,
+        *,
+        backwards: bool = False,
     ) -> Iterator[tuple[str, str]]:
         """(value, key) of the rows whose `field` has the value (None: any, in the order of values), behind `after`."""
         prefix = _INDEX + (key_of(table, field) if value is None else key_of(table, field, value))
@@ -217,16 +219,19 @@ class View:
 
     def _walk(self, low: bytes, high: bytes, *, backwards: bool) -> Iterator[tuple[bytes, bytes]]:
         """Entries with low <= key < high."""
-        bounds = ReadOptions()
-        bounds.set_iterate_lower_bound(low)
-        bounds.set_iterate_upper_bound(high)
-        cursor: RdictIter = self._source.iter(bounds)
+        # Bounds in the read options would do this too, but rocksdict 0.3.29 encodes them as if not in raw mode.
+        cursor: RdictIter = self._db.iter()
         if backwards:
-            cursor.seek_to_last()
+            cursor.seek_for_prev(high)
+            if cursor.valid() and cursor.key() == high:
+                cursor.prev()
         else:
-            cursor.seek_to_first()
+            cursor.seek(low)
         while cursor.valid():
-            yield cursor.key(), cursor.value()
+            key: bytes = cursor.key()
+            if not low <= key < high:
+                return
+            yield key, cursor.value()
             if backwards:
                 cursor.prev()
             else:
@@ -240,6 +245,7 @@ class ProjectionStore:
         self._db = db
         self._scratch = scratch
         self._lock = threading.RLock()
+        self._failed = False
         self.folder = folder
         self.emptied = False
         """Whether opening found another layout or damage, and emptied the store."""
@@ -293,7 +299,12 @@ class ProjectionStore:
     def close(self) -> None:
         """Let go of the store. Closing twice does nothing more."""
         with self._lock:
-            self._db.close()
+            try:
+                self._db.close()
+            except Exception:
+                # A database that failed to write fails to close for the same reason, which was told already.
+                if not self._failed:
+                    raise
             if self._scratch is not None:
                 shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -309,15 +320,17 @@ class ProjectionStore:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[View]:
-        """The store at one moment. A reader first catches up with the writer, and then stands still for its view."""
-        if not self.reads_only:
-            yield View(self._db.snapshot())
-            return
+        """The store at one moment: writes wait for the view's end, so keep it short.
+
+        A reader first catches up with the writer. Raises StoreError when it cannot.
+        """
+        # A snapshot would let writes go on, but iterators made from one see past it in rocksdict 0.3.29.
         with self._lock:
-            try:
-                self._db.try_catch_up_with_primary()
-            except Exception as error:
-                raise StoreError(f"The projections in {self.folder} cannot be followed any more: {error}") from error
+            if self.reads_only:
+                try:
+                    self._db.try_catch_up_with_primary()
+                except Exception as error:
+                    raise StoreError(f"The projections in {self.folder} cannot be followed: {error}") from error
             yield View(self._db)
 
     def row(self, table: str, key: str) -> Row | None:
@@ -335,10 +348,15 @@ class ProjectionStore:
         value = self.raw(_position_key(stream, partition))
         return Position(**orjson.loads(value)) if value is not None else None
 
-    def put_status(self, name: str, status: Row) -> None:
-        """Say something of a writer to whoever reads the store; no part of the projection."""
+    def put_statuses(self, statuses: dict[str, Row]) -> None:
+        """Say, instead of what was said before, how the writers are to whoever reads the store.
+
+        This is no part of the projection. Raises StoreError as `write` does.
+        """
         batch = WriteBatch(raw_mode=True)
-        batch.put(_STATUS + key_of(name), orjson.dumps(status))
+        batch.delete_range(_STATUS, _STATUS + b"\xff")
+        for name, status in statuses.items():
+            batch.put(_STATUS + key_of(name), orjson.dumps(status))
         self.write(batch)
 
     def empty(self, version: int = LAYOUT_VERSION) -> None:
@@ -354,8 +372,10 @@ class ProjectionStore:
         Raises StoreError when that fails.
         """
         try:
-            self._db.write(batch)
+            with self._lock:
+                self._db.write(batch)
         except Exception as error:
+            self._failed = True
             raise StoreError(
                 f"The projections in {self.folder} cannot be written: {error}. Make room or mend the disk, then start "
                 "again; nothing is lost, since the ledger has it all."

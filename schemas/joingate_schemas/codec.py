@@ -18,7 +18,7 @@ from joingate_schemas.decisions import Command, CommitmentRow, Decision, InDoubt
 from joingate_schemas.encoding import WRITE_FAULTS, Writer, writer_for
 from joingate_schemas.evolution import READ_FAULTS, Reader, UnknownFact, UnusableSchema, reader_for, short
 from joingate_schemas.facts import FACT_TYPES
-from joingate_schemas.registry import Registry, RegistryUnavailable
+from joingate_schemas.registry import Registry
 from joingate_schemas.schema_files import fingerprint_bytes, history, named_types, self_contained
 
 __all__ = [
@@ -37,6 +37,8 @@ RECORD_TYPES: dict[str, type] = {
 
 _CLASSES: dict[str, type] = {**RECORD_TYPES, **FACT_TYPES}
 _SINGLE_OBJECT = b"\xc3\x01"
+# Whatever is wrong with a stranger's schema: it may have any shape, and the library trips over some of them.
+_SCHEMA_FAULTS = (SchemaParseException, UnknownType, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 _FINGERPRINT_END = 10  # of the header in the single-object form
 _ID_END = 5  # of the header in the registry's form
 
@@ -216,8 +218,7 @@ def _record_schema(text: str | bytes) -> dict[str, Any]:
     """The record schema in `text`, checked. Raises ValueError with a sentence."""
     try:
         schema, _ = named_types(json.loads(text))
-    # Whatever is wrong with a stranger's schema: it may have any shape, and the library trips over some of them.
-    except (ValueError, SchemaParseException, UnknownType, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _SCHEMA_FAULTS as error:
         raise ValueError(f"it is no Avro schema ({error!r})") from error
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise ValueError("it is not the schema of a record")

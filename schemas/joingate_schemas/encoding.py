@@ -45,7 +45,8 @@ _NUMBERS = _Numbers()
 # Whether a value is of the branch; bool before int, for in Python every bool is an int.
 _BRANCH_ORDER = ("null", "string", "boolean", "long", "int", "double", "float", "bytes")
 _BRANCH_TYPE = {
-    "string": "str", "boolean": "bool", "long": "int", "int": "int", "double": "float", "float": "float", "bytes": "bytes",
+    "string": "str", "boolean": "bool", "long": "int", "int": "int", "double": "float", "float": "float",
+    "bytes": "bytes",
 }  # fmt: skip
 
 

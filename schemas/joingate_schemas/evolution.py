@@ -291,7 +291,7 @@ class _Pair:
                 found[name] = variable
         for name, place in wanted.items():
             if name not in found:
-                found[name] = self._default(source, target, place)
+                found[name] = self._default("" if target is None else target["name"], place)
         order = found if target is None else wanted
         datum = "{" + ", ".join(f"{name!r}: {found[name]}" for name in order) + "}"
         made = None if target is None else self._classes.get(short(target["name"]))
@@ -300,11 +300,11 @@ class _Pair:
         else:
             source.add(f"made = _new({source.keep('_class', made)})", f"made.__dict__ = {datum}", "return made, at")
 
-    def _default(self, source: Source, target: dict[str, Any] | None, place: dict[str, Any]) -> str:
+    def _default(self, record: str, place: dict[str, Any]) -> str:
         """Code for the reader's default, a new one each time."""
         if "default" in place:
             return repr(self._datum(place["type"], place["default"]))
-        text = f"the field {place['name']} of {'' if target is None else target['name']} was not written, and has no default"
+        text = f"the field {place['name']} of {record} was not written, and has no default"
         return f"_refuse({text!r})"
 
     def _datum(self, schema: Schema, default: Any) -> Any:

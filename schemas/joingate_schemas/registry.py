@@ -39,7 +39,7 @@ class Registry:
             number = answer.get("id") if answer is not None else None
             if not isinstance(number, int) or not 0 <= number < 2**32:
                 raise RegistryUnavailable(
-                    f"The schema registry at {self._url} gave no id for {subject}: check that the address is its API root."
+                    f"The schema registry at {self._url} gave no id for {subject}: check that this is its API's root."
                 )
             self._ids[subject] = number
         return self._ids[subject]

@@ -9,8 +9,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from struct import unpack
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+# The library's stubs do not mark these three as exported, although its documentation takes them from here.
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from joingate_schemas.codec import Codec
 
 PARTITIONS_DEFAULT = 4
 TIMEOUT_S = 30.0
@@ -62,6 +71,9 @@ _KEPT = {
 _WORK = {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS), "max.message.bytes": str(RECORD_BYTES_MAX)}
 # The latest row a key.
 _LATEST = {"cleanup.policy": "compact", "max.message.bytes": str(RECORD_BYTES_MAX)}
+
+# The gate reads the broker's clock off the markers that it writes to its changelog.
+_CHANGELOG = {**_LATEST, "message.timestamp.type": "LogAppendTime"}
 
 _INTAKE_PINNED = ("cleanup.policy", "message.timestamp.type")
 _KEPT_PINNED = ("cleanup.policy", "retention.ms", "retention.bytes")
@@ -117,7 +129,7 @@ class Topics:
                 for executor in sorted(set(executors))
             ),
             TopicSpec(self.commitments, partitions, _LATEST, _OTHERS_PINNED),
-            TopicSpec(self.changelog, partitions, _LATEST, _OTHERS_PINNED),
+            TopicSpec(self.changelog, partitions, _CHANGELOG, _INTAKE_PINNED),
             # Schemas are few, and everyone reads all of them.
             TopicSpec(self.schemas, 1, _LATEST, _OTHERS_PINNED),
         ]
@@ -170,11 +182,11 @@ class Topics:
         found = _partition_counts(admin, bootstrap)
         for spec in specs:
             if spec.name not in found:
-                raise TopicMismatch(f"The topic {spec.name} does not exist: create the topics (joingate topics create).")
+                raise TopicMismatch(f"The topic {spec.name} does not exist: create it (joingate topics create).")
             if found[spec.name] != spec.partitions:
                 raise TopicMismatch(
                     f"The topic {spec.name} has {found[spec.name]} partitions and should have {spec.partitions}: set "
-                    f"the partition count to {found[spec.name]}, or use another prefix; a topic in use can't be re-keyed."
+                    f"the partition count to {found[spec.name]}, or use another prefix, for a topic is never re-keyed."
                 )
         for spec, settings in zip(specs, _settings(admin, bootstrap, specs), strict=True):
             for key in spec.pinned:
@@ -229,6 +241,99 @@ def _settings(admin: AdminClient, bootstrap: str, specs: list[TopicSpec]) -> lis
             raise TopicsUnavailable(f"The settings of {resource.name} could not be read: {error}.") from error
         found.append({key: entry.value for key, entry in entries.items()})
     return found
+
+
+# --- schemas on their topic ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SchemasRead:
+    """What the schemas topic held: the fingerprints learnt, and a sentence on each record that was of no use."""
+
+    learnt: frozenset[bytes]
+    refused: tuple[str, ...]
+
+
+def read_schemas(bootstrap: str, topics: Topics, codec: Codec, *, client: ClientSettings | None = None) -> SchemasRead:
+    """Read the schemas topic to its end, and have the codec learn what it holds. Raises TopicsUnavailable.
+
+    A record that is no schema changes nothing and is told in `refused`: a stranger's mistake must not stop a start.
+    """
+    learnt: set[bytes] = set()
+    refused: list[str] = []
+    for key, value in _rows(bootstrap, topics.schemas, client or {}):
+        try:
+            learnt.add(codec.learn(value))
+        except ValueError as error:
+            refused.append(f"The record {key!r} on {topics.schemas} is no schema: {error}.")
+    return SchemasRead(frozenset(learnt), tuple(refused))
+
+
+def publish_schemas(bootstrap: str, topics: Topics, codec: Codec, *, client: ClientSettings | None = None) -> int:
+    """Write those of our schemas that the topic lacks, keyed by fingerprint (hex), and return how many.
+
+    Two processes that start together may both write one: it is the same row. Raises TopicsUnavailable.
+    """
+    there = {(key, value) for key, value in _rows(bootstrap, topics.schemas, client or {})}
+    rows = [(mark.hex().encode(), text.encode()) for mark, text in codec.own_schemas()]
+    missing = [row for row in rows if row not in there]
+    faults: list[str] = []
+
+    def delivered(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            faults.append(str(error))
+
+    producer = Producer(
+        {
+            **(client or {}),
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "message.max.bytes": RECORD_BYTES_MAX,
+            "delivery.timeout.ms": int(TIMEOUT_S * 1000),
+        }
+    )
+    for key, value in missing:
+        producer.produce(topics.schemas, value, key, on_delivery=delivered)
+    if producer.flush(TIMEOUT_S) or faults:
+        why = faults[0] if faults else f"no answer within {TIMEOUT_S:.0f} s"
+        raise TopicsUnavailable(f"The schemas could not be written to {topics.schemas} at {bootstrap}: {why}.")
+    return len(missing)
+
+
+def _rows(bootstrap: str, topic: str, client: ClientSettings) -> list[tuple[bytes, bytes]]:
+    """The records of a one-partition topic that have a key and a value, from its start to its present end."""
+    consumer = Consumer(
+        {
+            **client,
+            "bootstrap.servers": bootstrap,
+            "group.id": "joingate-schemas",  # required by the library; nothing is committed, nothing is joined
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    deadline = time.monotonic() + TIMEOUT_S
+    rows: list[tuple[bytes, bytes]] = []
+    try:
+        start, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
+        consumer.assign([TopicPartition(topic, 0, start)])
+        while time.monotonic() < deadline:
+            message = consumer.poll(max(0.0, deadline - time.monotonic()))
+            if message is None:
+                break
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return rows
+            if error is not None:
+                raise TopicsUnavailable(f"The topic {topic} at {bootstrap} could not be read: {error}.")
+            key, value = message.key(), message.value()
+            if key and value:
+                rows.append((key, value))
+    except KafkaException as error:
+        raise TopicsUnavailable(f"The topic {topic} at {bootstrap} could not be read: {error}.") from error
+    finally:
+        consumer.close()
+    raise TopicsUnavailable(f"The topic {topic} at {bootstrap} was not read to its end within {TIMEOUT_S:.0f} s.")
 
 
 # --- who goes where --------------------------------------------------------------------------------------------------

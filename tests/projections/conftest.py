@@ -332,5 +332,3 @@ def hands() -> type[Hand]:
 def directory(tmp_path: Path) -> Path:
     """Where the projections of a test live."""
     return tmp_path / "projections"
-
-

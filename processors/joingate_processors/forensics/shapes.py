@@ -7,6 +7,7 @@ what has a default may be left out. Every mistake names its field, and what was 
 import difflib
 import re
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from datetime import datetime
 from functools import cache
 from typing import Any, TypeAlias
@@ -103,19 +104,12 @@ def _collect(schema: Any, found: dict[str, Json]) -> None:
 
 
 def read_fields(name: str, written: Json, rewrite: Rewrite, optional: frozenset[str] = frozenset()) -> Json:
-    """The datum of the record type `name` from what was written, without the defaults of what was left out.
+    """The datum of the record type `name` from what was written, with the defaults of what was left out.
 
-    `optional` are fields that may be missing though they have no default. Raises FieldFault.
+    `optional` are fields that may be missing though they have no default; they stay missing. Raises FieldFault.
     """
-    fields = record_fields(name)
-    for key in written:
-        if key not in fields:
-            raise FieldFault(key, f"{name} has no such field{near_miss(key, fields)}")
-    for key, field in fields.items():
-        if key not in written and "default" not in field and key not in optional:
-            raise FieldFault(key, f"{name} needs it, and it is missing")
     reader = _Reader(_named(name), rewrite)
-    return {key: reader.read(fields[key]["type"], value, key) for key, value in written.items()}
+    return reader.read_members(name, record_fields(name), written, "", optional)
 
 
 class _Reader:
@@ -168,13 +162,24 @@ class _Reader:
             raise FieldFault(at, f"{value!r} is no object; a {schema['name']} belongs here")
         written = self._rewrite(schema["name"], value, at)
         fields = {field["name"]: field for field in schema["fields"]}
+        return self.read_members(schema["name"], fields, written, f"{at}.", frozenset())
+
+    def read_members(
+        self, name: str, fields: dict[str, Json], written: Json, front: str, optional: frozenset[str]
+    ) -> Json:
+        """Every field of the record type `name`, read or by default; `front` goes before the fields' names in faults."""
         for key in written:
             if key not in fields:
-                raise FieldFault(f"{at}.{key}", f"{schema['name']} has no such field{near_miss(key, fields)}")
+                raise FieldFault(f"{front}{key}", f"{name} has no such field{near_miss(key, fields)}")
+        datum: Json = {}
         for key, field in fields.items():
-            if key not in written and "default" not in field:
-                raise FieldFault(f"{at}.{key}", f"{schema['name']} needs it, and it is missing")
-        return {key: self.read(fields[key]["type"], item, f"{at}.{key}") for key, item in written.items()}
+            if key in written:
+                datum[key] = self.read(field["type"], written[key], f"{front}{key}")
+            elif "default" in field:
+                datum[key] = deepcopy(field["default"])
+            elif key not in optional:
+                raise FieldFault(f"{front}{key}", f"{name} needs it, and it is missing")
+        return datum
 
 
 def _read_symbol(schema: Json, value: object, at: str) -> object:

@@ -9,7 +9,7 @@ Tables, indexes and deadlines by themselves are in tables.py.
 
 import hashlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ import orjson
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
 
 from joingate_processors.gate.tables import (
+    INDEX_TAGS,
     TABLE_TAGS,
     Change,
     RocksIndex,
@@ -265,6 +266,16 @@ class RocksState:
     def entries(self, index: str) -> list[tuple[str, str]]:
         """Every (owner, member) of the index of that name, sorted; this transaction's changes too."""
         return self._indexes[index].entries()
+
+    def everything(self) -> Iterator[Change]:
+        """Every row and every member that is committed, as changes: what a changelog must hold."""
+        for tag in (*TABLE_TAGS.values(), *INDEX_TAGS.values()):
+            for key, value in scan(self._db, tag):
+                yield tag + key, value
+
+    def holds_key(self, key: bytes) -> bool:
+        """Whether a row or member of that key, as in a change, is committed."""
+        return self._db.get(key) is not None
 
     def flush(self) -> None:
         """Bring what was committed so far to the disk, so that a crash after this costs no restoring of it."""

@@ -9,8 +9,8 @@ from joingate_schemas.claims import Role
 from joingate_schemas.ids import operation_id
 
 
-class Refused(Exception):  # noqa: N818 - not an error: how a guard ends a rule
-    """A guard's refusal on its way to `judge`, which turns it into the decision."""
+class Refused(Exception):
+    """Not an error: a guard's refusal on its way to `judge`, which turns it into the decision."""
 
     def __init__(self, ruling: Ruling) -> None:
         self.ruling = ruling
@@ -70,10 +70,13 @@ class Case:
 
     def slot_operation(self, step: Step) -> Operation | None:
         """The operation of the step's slot, of its latest generation; None while there is none."""
-        first = self.state.operations.get(step.slot_id)
+        return self.latest(self.state.operations.get(step.slot_id))
+
+    def latest(self, first: Operation | None) -> Operation | None:
+        """The latest generation of the slot whose first is `first`."""
         if first is None or first.latest_generation == 1:
             return first
-        latest = operation_id(step.intent_id, step.action, step.business_key, first.latest_generation)
+        latest = operation_id(first.intent_id, first.action, first.business_key, first.latest_generation)
         return self.state.operations.get(latest)
 
     def action_of(self, operation: Operation) -> Action | None:
@@ -106,4 +109,3 @@ class Case:
         if operation.plan_id != intent.plan_id:
             return "PLAN_SUPERSEDED"
         return ""
-

@@ -1,13 +1,24 @@
-"""What facts do to state: total, deterministic, and the same for live decisions and for replay. `evolve` never refuses."""
+"""What facts do to state: total, deterministic, the same for live decisions and for replay; `evolve` never refuses."""
 
 from typing import assert_never
 
 from joingate_processors.law.state import (
-    Commitment, Hold, Intent, Operation, Orphan, PlanRow, Quarantine, State, Step, hold_key, plan_key, step_key,
-)  # fmt: skip
+    Commitment,
+    Hold,
+    Intent,
+    Operation,
+    Orphan,
+    PlanRow,
+    Quarantine,
+    State,
+    Step,
+    hold_key,
+    plan_key,
+    step_key,
+)
 from joingate_schemas import facts as f
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT
-from joingate_schemas.ids import digest_of
+from joingate_schemas.ids import digest_of, operation_id
 from joingate_schemas.record import changed
 
 
@@ -77,7 +88,9 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             if header is not None:
                 state.header.put("", changed(header, catalogue_digest=fact.digest))
             state.catalogues.put(fact.digest, fact.catalogue.decode())
-        case f.DispositionDecided() | f.EffectRecorded() | f.ClockSkewed():
+        case f.DispositionDecided():
+            _kept(state, fact)
+        case f.EffectRecorded() | f.ClockSkewed():
             pass  # on the record for people and projections; no rule reads them
         case _:
             assert_never(fact)
@@ -145,7 +158,8 @@ def _intent_declared(state: State, fact: f.IntentDeclared) -> None:
             commitments_open=0, orphans_open=0,
         )  # fmt: skip
     else:
-        after = changed(before, version=fact.version, status="OPEN", content_digest=fact.content_digest, goals=goals)
+        after = changed(before, version=fact.version, status="OPEN", content_digest=fact.content_digest,
+                        goals=goals, plan_id=None)  # fmt: skip
     state.intents.put(fact.intent_id, after)
 
 
@@ -195,22 +209,24 @@ def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
             content_digest=fact.content_digest, catalogue_digest=fact.catalogue_digest, downstream=fact.downstream,
             executor=fact.executor, commitment_id=fact.commitment_id, compensates=fact.compensates,
             compensated_by=None, compensating=False, opened_at=at, first_permit_at=at if acting else None,
-            permits=1 if acting else 0, permit_attempt=fact.attempt if acting else 0,
+            permits=1 if acting else 0, permit_attempt=fact.attempt if acting else 0, permitted=[],
             permit_at=at if acting else None, permit_worker="", external_id="", in_doubt_cause="",
             in_doubt_since=None,
             # What the gate itself opened (a release, a compensation) is taken up by what it serves.
             claimed=not fact.plan_id, news={}, approvals=[], timer=fact.timer, deadline_at=fact.deadline_at,
         ),
     )  # fmt: skip
+    if fact.generation > 1:
+        # Generation 1 is where a slot is looked up, so its row names the latest.
+        first_id = operation_id(fact.intent_id, fact.action, fact.business_key, 1)
+        first = state.operations.get(first_id)
+        if first is not None:
+            state.operations.put(first_id, changed(first, latest_generation=fact.generation))
     if fact.plan_id:
         key = step_key(fact.intent_id, fact.plan_id, fact.step_id)
         step = state.steps.get(key)
-        if step is not None:
+        if step is not None and not step.dispatched:
             state.steps.put(key, changed(step, dispatched=True))
-            if fact.generation > 1:
-                first = state.operations.get(step.slot_id)
-                if first is not None:
-                    state.operations.put(step.slot_id, changed(first, latest_generation=fact.generation))
 
 
 def _operation_ready(state: State, fact: f.OperationReady, at: int) -> None:
@@ -244,7 +260,8 @@ def _permit_issued(state: State, fact: f.PermitIssued, at: int) -> None:
         # A resend out of doubt is permitted, yet the doubt stays until evidence ends it.
         status=operation.status if operation.status == "IN_DOUBT" else "SUBMITTED",
         first_permit_at=at if operation.first_permit_at is None else operation.first_permit_at,
-        permits=operation.permits + 1, permit_attempt=fact.attempt, permit_at=at, permit_worker=fact.worker,
+        permits=operation.permits + 1, permit_attempt=fact.attempt, permitted=[*operation.permitted, fact.attempt],
+        permit_at=at, permit_worker=fact.worker,
         timer=fact.timer, deadline_at=fact.deadline_at,
     )  # fmt: skip
     _put_operation(state, operation, after)
@@ -343,6 +360,15 @@ def _commitment_changed(state: State, fact: f.CommitmentChanged, at: int) -> Non
             deadline_at=fact.deadline_at,
         ),
     )  # fmt: skip
+
+
+def _kept(state: State, fact: f.DispositionDecided) -> None:
+    """A kept commitment stands on the ground that is current now; the others keep showing what they stood on."""
+    commitment, intent = state.commitments.get(fact.commitment_id), state.intents.get(fact.intent_id)
+    if fact.disposition == "KEEP" and commitment is not None and intent is not None:
+        state.commitments.put(
+            fact.commitment_id, changed(commitment, intent_version=intent.version, plan_id=intent.plan_id or "")
+        )
 
 
 def _observed(state: State, fact: f.ObservationRecorded) -> None:

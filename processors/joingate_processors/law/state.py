@@ -112,6 +112,7 @@ class Operation:
     first_permit_at: int | None
     permits: int  # attempts that were allowed to act
     permit_attempt: int  # the latest of them
+    permitted: list[int]  # in two phases, each attempt that got its permit
     permit_at: int | None  # when the latest was allowed
     permit_worker: str
     external_id: str

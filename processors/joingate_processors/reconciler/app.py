@@ -95,7 +95,7 @@ class Reconciler:
         )
         schedule = Schedule()
         board.next_ask_at = schedule.next_at
-        rows = FaustRows(self.app.Table("open", partitions=partitions, **RAW))
+        rows = FaustRows(self.app.Table("open", partitions=partitions, key_type=bytes, value_type=bytes))
         self._desk = Desk(rows, schedule, board, settings.policy, now_ms)
         self._asker = Asker(
             schedule=schedule,

@@ -1,0 +1,261 @@
+"""The checker's book of operations: what may happen to one effect, from dispatch to its end, by the model's words."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from joingate_processors.forensics.violations import Report
+from joingate_schemas import facts as f
+from joingate_schemas.claims import Abort, AnyClaim, Commit, Observe, Override
+from joingate_schemas.decisions import Decision
+
+_OPEN = ("STAGED", "VALIDATED", "SUBMITTED", "IN_DOUBT", "ESCALATED")
+_GIVES_WAY = ("FAILED", "WITHDRAWN", "COMPENSATED")
+_PROOFS = ("REFUSED", "NOT_SENT", "TOMBSTONE", "SECOND_LOOK", "STATEMENT")
+# Which claim, on which topic, may bring an ending from each source.
+_ENDS = {"EXECUTOR": "outcomes", "OBSERVER": "observations", "OPERATOR": "overrides"}
+
+
+@dataclass
+class Effect:
+    """One operation as the facts so far tell it."""
+
+    opened: f.OperationOpened
+    status: str
+    attempt: int
+    opened_seq: int
+    permits: set[int] = field(default_factory=set)  # attempts that were allowed to act
+    settled_seq: int = 0
+    settled_by: str = ""
+    observed: bool = False
+    claimed: bool = False
+
+
+class OperationBook:
+    """Every operation of one ledger."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.effects: dict[str, Effect] = {}
+        self.workers: set[str] = set()
+        self._slots: dict[tuple[str, str, str], str] = {}  # slot -> its latest operation
+        self._of_intent: dict[str, list[str]] = {}
+        self._catalogues: dict[str, dict[str, Any]] = {}
+
+    def learn(self, fact: f.CatalogueLoaded) -> None:
+        """Read what the catalogue declares from its own JSON."""
+        self._catalogues[fact.digest] = json.loads(fact.catalogue)
+
+    def of_intent(self, intent_id: str) -> list[Effect]:
+        """The intent's operations, in the order in which they were opened."""
+        return [self.effects[one] for one in self._of_intent.get(intent_id, ())]
+
+    def of_slot(self, intent_id: str, action: str, business_key: str) -> Effect | None:
+        """The slot's latest operation."""
+        latest = self._slots.get((intent_id, action, business_key))
+        return None if latest is None else self.effects[latest]
+
+    def _declared(self, effect: Effect, section: str, name: str) -> dict[str, Any]:
+        catalogue = self._catalogues.get(effect.opened.catalogue_digest, {})
+        found: dict[str, Any] = catalogue.get(section, {}).get(name, {})
+        return found
+
+    def keyed(self, effect: Effect) -> bool:
+        """Whether the operation's downstream recognises a repeated key, as far as was declared."""
+        entry = self._declared(effect, "downstreams", effect.opened.downstream)
+        return "IDEMPOTENT_KEY" in entry.get("capabilities", ())
+
+    def _known(self, operation_id: str, what: str) -> Effect | None:
+        effect = self.effects.get(operation_id)
+        if effect is None:
+            self._report("KNOWN", (operation_id,), f"{what} of an operation that was never opened")
+        return effect
+
+    def _pending(self, effect_id: str, status: str, timer: str, deadline_at: int | None) -> None:
+        if status in _OPEN and (deadline_at is None or timer in ("NONE", "UNKNOWN")):
+            self._report("DEADLINE", (effect_id,), f"the operation is {status} and waits for nothing that would end it")
+
+    # --- beginnings --------------------------------------------------------------------------------------------------
+
+    def opened(self, fact: f.OperationOpened, seq: int) -> None:
+        """A new operation, or the next generation of a slot."""
+        slot = (fact.intent_id, fact.action, fact.business_key)
+        ids = (fact.operation_id, fact.intent_id)
+        known = self.effects.get(fact.operation_id)
+        if known is not None:
+            same = (known.opened.intent_id, known.opened.action, known.opened.business_key) == slot
+            said = "was opened before" if same else "stands for another slot already"
+            self._report("IDENTITY", ids, f"the operation {said}")
+        before = self.of_slot(*slot)
+        if before is not None and before.status in _OPEN:
+            self._report("ONE_OPEN", (*ids, before.opened.operation_id), f"its slot's operation is still {before.status}")
+        elif before is not None and before.status not in _GIVES_WAY:
+            self._report("GENERATION", (*ids, before.opened.operation_id), f"the generation before is {before.status}")
+        expected = 1 if before is None else before.opened.generation + 1
+        if fact.generation != expected:
+            self._report("GENERATION", ids, f"generation {fact.generation} came where {expected} was next")
+        effect = Effect(fact, fact.status, fact.attempt, seq)
+        if fact.phases == "ONE_PHASE" and fact.status == "SUBMITTED":
+            effect.permits.add(fact.attempt)
+        self.effects[fact.operation_id] = effect
+        self._slots[slot] = fact.operation_id
+        self._of_intent.setdefault(fact.intent_id, []).append(fact.operation_id)
+        self._check_phases(effect)
+        self._pending(fact.operation_id, fact.status, fact.timer, fact.deadline_at)
+
+    def _check_phases(self, effect: Effect) -> None:
+        kind = self._declared(effect, "actions", effect.opened.action).get("effect")
+        safe = kind == "OBSERVE" or (kind == "REVERSIBLE" and self.keyed(effect))
+        if effect.opened.phases == "ONE_PHASE" and kind is not None and not safe:
+            self._report("TWO_PHASES", (effect.opened.operation_id,),
+                         f"{effect.opened.action} ({kind}) is to act on its command alone")  # fmt: skip
+
+    def ready(self, fact: f.OperationReady) -> None:
+        """What was STAGED may go on."""
+        effect = self._known(fact.operation_id, "readiness")
+        if effect is None:
+            return
+        effect.status = fact.status
+        if effect.opened.phases == "ONE_PHASE" and fact.status == "SUBMITTED":
+            effect.permits.add(effect.attempt)
+        self._pending(fact.operation_id, fact.status, fact.timer, fact.deadline_at)
+
+    def attempted(self, fact: f.AttemptStarted) -> None:
+        """The next attempt."""
+        effect = self._known(fact.operation_id, "an attempt")
+        if effect is None:
+            return
+        ids = (fact.operation_id,)
+        if fact.attempt != effect.attempt + 1:
+            self._report("ATTEMPT", ids, f"attempt {fact.attempt} follows attempt {effect.attempt}")
+        one_phase = effect.opened.phases == "ONE_PHASE"
+        before_permit = effect.status == "VALIDATED" and effect.attempt not in effect.permits
+        resend = effect.status == "IN_DOUBT" and self.keyed(effect)
+        if not (before_permit or resend or (one_phase and effect.status in ("SUBMITTED", "IN_DOUBT"))):
+            self._report("ATTEMPT", ids, f"an attempt starts while the operation is {effect.status}")
+        effect.attempt = fact.attempt
+        if one_phase:
+            effect.permits.add(fact.attempt)
+        self._pending(fact.operation_id, effect.status, fact.timer, fact.deadline_at)
+
+    def permitted(self, fact: f.PermitIssued) -> None:
+        """The permit to act."""
+        effect = self._known(fact.operation_id, "a permit")
+        if effect is None:
+            return
+        ids = (fact.operation_id, f"attempt {fact.attempt}")
+        if fact.attempt in effect.permits:
+            self._report("PERMIT", ids, "this attempt has had its permit")
+        if fact.attempt != effect.attempt:
+            self._report("PERMIT", ids, f"attempt {effect.attempt} is current")
+        if effect.status not in ("VALIDATED", "IN_DOUBT"):
+            self._report("PERMIT", ids, f"the operation is {effect.status}")
+        elif not self.keyed(effect) and (effect.permits or effect.status == "IN_DOUBT"):
+            self._report("RIVAL", ids, f"an effect may be there already: it is {effect.status}, with "
+                         f"{len(effect.permits)} permits before")  # fmt: skip
+        if effect.status != "IN_DOUBT":
+            effect.status = "SUBMITTED"
+        effect.permits.add(fact.attempt)
+        if fact.worker:
+            self.workers.add(fact.worker)
+        self._pending(fact.operation_id, effect.status, fact.timer, fact.deadline_at)
+
+    # --- endings -----------------------------------------------------------------------------------------------------
+
+    def settled(self, fact: f.OperationSettled, decision: Decision, claim: AnyClaim | None) -> None:
+        """The effect is taken as real."""
+        effect = self._known(fact.operation_id, "a settlement")
+        if effect is None:
+            return
+        ids = (fact.operation_id, f"attempt {fact.attempt}")
+        wanted: dict[str, type] = {"EXECUTOR": Commit, "OBSERVER": Observe, "OPERATOR": Override}
+        subject = getattr(claim, "operation_id", None) or getattr(claim, "subject_id", None)
+        by = wanted.get(fact.source)
+        if by is None or not isinstance(claim, by) or decision.topic != _ENDS[fact.source]:
+            self._report("SETTLED", ids, f"{decision.claim_type} on {decision.topic} makes it real for {fact.source}")
+        elif subject != fact.operation_id:
+            self._report("SETTLED", ids, f"the {decision.claim_type} was about {subject}")
+        elif decision.verdict != "ACCEPTED":
+            self._report("SETTLED", ids, f"it was made real by a claim that was {decision.verdict}")
+        if fact.source == "EXECUTOR" and fact.attempt not in effect.permits:
+            self._report("SETTLED", ids, "the executor's attempt had no permit")
+        if effect.status not in _OPEN:
+            self._report("SETTLED", ids, f"it was {effect.status}, which only doubt can end")
+        effect.status, effect.settled_seq, effect.settled_by = "SETTLED", decision.seq, fact.source
+
+    def failed(self, fact: f.OperationFailed, decision: Decision, claim: AnyClaim | None) -> None:
+        """The effect is taken as absent."""
+        effect = self._known(fact.operation_id, "a failure")
+        if effect is None:
+            return
+        ids = (fact.operation_id, f"attempt {fact.attempt}")
+        match claim:
+            case Override():
+                proven = decision.topic == "overrides" and bool(claim.evidence)
+            case Abort() | Observe():
+                proven = claim.proof in _PROOFS and claim.proof == fact.proof and decision.topic in _ENDS.values()
+            case _:
+                proven = False
+        if not proven:
+            self._report("PROOF", ids, f"{decision.claim_type} on {decision.topic} proves nothing (as {fact.proof})")
+        if effect.status not in _OPEN:
+            self._report("PROOF", ids, f"it was {effect.status}, which no proof of absence ends at once")
+        effect.status, effect.claimed = "FAILED", False
+
+    def doubted(self, fact: f.OperationInDoubt) -> None:
+        """Nobody knows."""
+        effect = self._known(fact.operation_id, "doubt")
+        if effect is not None:
+            effect.status = "IN_DOUBT"
+            self._pending(fact.operation_id, "IN_DOUBT", fact.timer, fact.deadline_at)
+
+    def escalated(self, fact: f.OperationEscalated) -> None:
+        """A person is asked."""
+        effect = self._known(fact.operation_id, "an escalation")
+        if effect is not None:
+            effect.status = "ESCALATED"
+            self._pending(fact.operation_id, "ESCALATED", fact.timer, fact.deadline_at)
+
+    def withdrawn(self, fact: f.OperationWithdrawn) -> None:
+        """Ended before any permit."""
+        effect = self._known(fact.operation_id, "a withdrawal")
+        if effect is None:
+            return
+        if effect.permits:
+            self._report("WITHDRAWN", (fact.operation_id,), f"attempts {sorted(effect.permits)} were allowed to act")
+        if effect.status not in ("STAGED", "VALIDATED"):
+            self._report("WITHDRAWN", (fact.operation_id,), f"it was {effect.status}")
+        effect.status = "WITHDRAWN"
+
+    def compensated(self, fact: f.OperationCompensated) -> None:
+        """Its effect was undone."""
+        effect = self._known(fact.operation_id, "a compensation")
+        if effect is None:
+            return
+        by = self.effects.get(fact.by)
+        if effect.status != "SETTLED":
+            self._report("COMPENSATED", (fact.operation_id,), f"it is {effect.status}, so there is nothing to undo")
+        if not fact.by or (by is not None and by.status != "SETTLED"):
+            self._report("COMPENSATED", (fact.operation_id, fact.by), "what is said to undo it is not settled")
+        effect.status = "COMPENSATED"
+
+    def seen(self, fact: f.ObservationRecorded) -> None:
+        """A source spoke about an operation."""
+        effect = self.effects.get(fact.subject_id)
+        if effect is not None and fact.finding == "PRESENT":
+            effect.observed = True
+
+    def joined(self, fact: f.StepSucceeded, seq: int) -> None:
+        """A step rests on this operation."""
+        effect = self._known(fact.operation_id, "a join")
+        if effect is None:
+            return
+        ids = (fact.operation_id, fact.step_id)
+        if effect.status != "SETTLED" or not effect.opened_seq < effect.settled_seq < seq:
+            self._report("JOIN", ids, f"the operation is {effect.status}: no settlement lies between dispatch and success")
+        elif effect.opened.phases != "ONE_PHASE" and not effect.permits and effect.settled_by != "OPERATOR":
+            self._report("JOIN", ids, "the effect was never permitted")
+        action = self._declared(effect, "actions", effect.opened.action)
+        if action.get("verification") and not effect.observed:
+            self._report("JOIN", ids, f"{effect.opened.action} asks for an observation, and there is none")
+        effect.claimed = True

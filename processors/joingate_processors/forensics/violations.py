@@ -1,0 +1,57 @@
+"""The invariants that every ledger keeps, by name, and how a breach of one is said.
+
+They are read off the model, not off the law: the checker that holds them shares no code with what it checks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+INVARIANTS: dict[str, str] = {
+    "CONTIGUOUS": "Each record's seq is one more than that of the record before.",
+    "CHAINED": "Each record carries the SHA-256 of the record before.",
+    "EPOCH": "A writer's epoch never falls.",
+    "TIME": "`decided_at` never goes back.",
+    "ONCE": "A claim id of an intent is decided once; every further record of it is REPLAYED.",
+    "ROLE": "A claim is accepted only from the topic of a role that may make it: no planner commits.",
+    "REFUSAL": "A refused or repeated claim opens nothing, permits nothing, joins nothing, closes nothing.",
+    "COMMAND": "A command to act comes from an accepted decision that allows it.",
+    "KNOWN": "A fact is about something that an earlier fact made.",
+    "IDENTITY": "An operation id stands for one slot and generation, and is opened once.",
+    "ONE_OPEN": "A slot has at most one operation opened at a time.",
+    "GENERATION": "A slot's next generation follows proven absence, withdrawal or compensation of the one before.",
+    "TWO_PHASES": "What is irreversible, or goes where keys are not known, needs a permit (looking excepted).",
+    "ATTEMPT": "Attempts rise by one: after silence before the permit, or as a resend where keys are known.",
+    "PERMIT": "A permit is issued once an attempt, to the current attempt of an operation that is ready for it.",
+    "RIVAL": "While an attempt may have acted, no other is permitted where keys are not known.",
+    "SETTLED": "An effect is taken as real by an executor's Commit under a permit, an observation or an Override.",
+    "JOIN": "A step succeeds only over a settlement that follows its dispatch and its permit.",
+    "PROOF": "An operation fails only by proof of absence, never by silence.",
+    "WITHDRAWN": "What is withdrawn never had a permit.",
+    "COMPENSATED": "Only a settled effect is compensated, by a settled operation or by evidence that is named.",
+    "CLOSE": "An intent closes with every step of its plan joined or compensated, and nothing open.",
+    "CLOSED": "A closed intent starts nothing and never opens again.",
+    "TRANSITION": "A commitment's change starts from the state in which it is.",
+    "OWNER": "An ACTIVE commitment has a durable owner, and its creating operation is settled.",
+    "EVIDENCE": "RELEASED, SATISFIED and TRANSFERRED carry evidence.",
+    "TERMINAL": "A terminal commitment never returns, unless newer evidence or an Override says so; never to ACTIVE.",
+    "DEADLINE": "Every pending state has a deadline.",
+}  # fmt: skip
+"""What is checked: the name of each invariant, and the sentence that it is."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A breach: the ledger's `seq` at which it shows, the invariant's name, the ids concerned, and what happened."""
+
+    seq: int
+    invariant: str
+    ids: tuple[str, ...]
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"seq {self.seq}: {self.invariant}: {self.sentence} [{', '.join(self.ids)}]"
+
+
+Report: TypeAlias = Callable[[str, tuple[str, ...], str], None]
+"""How a book tells of a breach: invariant, ids, sentence."""

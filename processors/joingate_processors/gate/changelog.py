@@ -1,0 +1,94 @@
+"""The room for the changelog: the state's rows on a compacted topic, from which a gate elsewhere can restore them.
+
+Each transaction writes the rows that it changed and one marker, which says how far the ledger then was. Keys carry the
+layout of the rows, so that no release reads the rows of another. Markers share one key and are numbered: compaction
+keeps the latest of what it cleaned and everything after it, so that two markers in a row always differ by one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import orjson
+
+from joingate_processors.gate.store import Position, state_layout
+from joingate_processors.gate.tables import Change
+
+MARKER_KEY: Final = b"marker"
+_LAYOUT_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of one transaction: the ledger records `first_seq` to `position.seq` are in it (none if first is higher).
+
+    `complete` is false within a rewriting of the whole changelog: what was read so far is not a state.
+    """
+
+    position: Position
+    first_seq: int
+    complete: bool = True
+
+    def to_bytes(self) -> bytes:
+        """Itself as JSON."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> "Marker":
+        """The marker that `to_bytes` wrote. Raises ValueError, KeyError or TypeError if it is none."""
+        read = orjson.loads(value)
+        return cls(Position(**read["position"]), read["first_seq"], read["complete"])
+
+
+def row_prefix(layout: str | None = None) -> bytes:
+    """What the keys of rows of this layout begin with; by default of our own."""
+    return bytes.fromhex((layout or state_layout())[: 2 * _LAYOUT_BYTES])
+
+
+class ChangelogReader:
+    """Takes the changelog's records in order and gives back rows. What is wrong with it, if anything, is in `trouble`."""
+
+    def __init__(self) -> None:
+        self._prefix = row_prefix()
+        self.marker: Marker | None = None
+        self.marker_offset = 0
+        self.trouble = ""
+
+    def take(self, key: bytes | None, value: bytes | None, offset: int) -> Change | None:
+        """The row that a record holds, by its key in the store; None for markers and rows of other layouts."""
+        if key == MARKER_KEY:
+            self._take_marker(value, offset)
+            return None
+        return None if key is None or not key.startswith(self._prefix) else (key[_LAYOUT_BYTES:], value)
+
+    def _take_marker(self, value: bytes | None, offset: int) -> None:
+        try:
+            marker = Marker.from_bytes(value or b"")
+        except (ValueError, KeyError, TypeError) as error:
+            self.trouble = f"a changelog marker can't be read ({error})"
+            return
+        if self.marker is not None and marker.position.marker != self.marker.position.marker + 1:
+            self.trouble = (
+                f"the changelog goes from marker {self.marker.position.marker} to {marker.position.marker}, so a "
+                "transaction is missing"
+            )
+        self.marker, self.marker_offset = marker, offset
+
+    def position(self) -> Position | None:
+        """How far the rows that were read go, where they add up to a state of ours; else None, and `trouble` says why."""
+        if self.marker is None:
+            self.trouble = self.trouble or "the changelog is empty"
+        elif not self.marker.complete:
+            self.trouble = self.trouble or "the changelog was being rewritten and is not complete"
+        elif self.marker.position.layout != state_layout():
+            self.trouble = self.trouble or "the changelog was written by a release with other rows"
+        if self.trouble or self.marker is None:
+            return None
+        return replace(self.marker.position, changelog_offset=self.marker_offset)
+
+
+def left_over(key: bytes | None, held: Callable[[bytes], bool]) -> bool:
+    """Whether a changelog record of this key must be deleted when the changelog is rewritten: `held` knows the store."""
+    if key is None or key == MARKER_KEY:
+        return False
+    return not (key.startswith(row_prefix()) and held(key[_LAYOUT_BYTES:]))

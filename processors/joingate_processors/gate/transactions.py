@@ -1,0 +1,145 @@
+"""The room for one partition's transactional writer: it says what became of a transaction, in three words.
+
+Committed: the call returns. `Aborted`: nothing of it will ever be seen, do it again. `WriterLost`: this writer may not
+go on (another took over, or nobody knows how its last transaction ended), so it must be replaced and the state read
+from the ledger. librdkafka's many errors become one of these here and nowhere else.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+Result = TypeVar("Result")
+OnDelivery = Callable[[KafkaError | None, Message], None]
+
+# What a single call may wait before we look again whether to go on.
+_CALL_S_MAX = 5.0
+_PAUSE_S = 0.1
+
+
+class Aborted(RuntimeError):
+    """The transaction was undone, for the reason in the text; the same work can be tried again."""
+
+
+class WriterLost(RuntimeError):
+    """The writer was fenced, broke, or left a transaction in doubt: replace it, and restore."""
+
+
+class TransactionalProducer(Protocol):
+    """What is needed of confluent-kafka's `Producer`."""
+
+    def init_transactions(self, timeout: float) -> None: ...
+
+    def begin_transaction(self) -> None: ...
+
+    def send_offsets_to_transaction(
+        self, positions: list[TopicPartition], group_metadata: object, timeout: float
+    ) -> None: ...
+
+    def commit_transaction(self, timeout: float) -> None: ...
+
+    def abort_transaction(self, timeout: float) -> None: ...
+
+    def poll(self, timeout: float) -> int: ...
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        partition: int = -1,
+        on_delivery: OnDelivery | None = None,
+    ) -> None: ...
+
+
+class Writer:
+    """A transactional producer whose calls either do what they say, or raise `Aborted` or `WriterLost`.
+
+    `stopping` says whether to give up waiting for a broker that does not answer.
+    """
+
+    def __init__(
+        self, producer: TransactionalProducer, name: str, deadline_ms: int, stopping: Callable[[], bool]
+    ) -> None:
+        self._producer = producer
+        self._name = name
+        self._deadline_s = deadline_ms / 1000
+        self._stopping = stopping
+        self.doubtful = False
+        """Whether a transaction's end was unknown for a while: then replace the writer before the next one."""
+        self.produce = producer.produce
+        """Hand over a record of the running transaction: (topic, value, key, partition). Raises BufferError when full."""
+
+    def fence(self) -> None:
+        """End whatever an earlier writer of this name left open, and lock it out. Raises `WriterLost`."""
+        self._until_definite("take over as", self._producer.init_transactions)
+
+    def begin(self) -> None:
+        """Begin a transaction. Raises `WriterLost`."""
+        self._until_definite("begin a transaction as", lambda _: self._producer.begin_transaction())
+
+    def produce_when_there_is_room(self, topic: str, value: bytes | None, key: bytes | None, partition: int) -> None:
+        """Hand over a record although the queue was full. Raises `WriterLost` when it stays full."""
+        deadline = time.monotonic() + self._deadline_s
+        while True:
+            self._producer.poll(_PAUSE_S)
+            try:
+                self._producer.produce(topic, value, key, partition)
+                return
+            except BufferError as error:
+                if time.monotonic() > deadline or self._stopping():
+                    raise WriterLost(f"{self._name}: the broker takes no records ({error})") from error
+
+    def commit(self, positions: list[TopicPartition], group: Callable[[], object]) -> None:
+        """Commit the transaction with the group's `positions`. Raises `Aborted` or `WriterLost`."""
+        producer = self._producer
+        try:
+            self._until_definite(
+                "send positions as",
+                lambda timeout: producer.send_offsets_to_transaction(positions, group(), timeout),
+                abortable=True,
+            )
+            self._until_definite("commit as", producer.commit_transaction, abortable=True, ends=True)
+        except _MustAbort as error:
+            self.abort()
+            raise Aborted(str(error)) from error
+
+    def abort(self) -> None:
+        """Undo the running transaction. Raises `WriterLost`."""
+        self._until_definite("abort as", self._producer.abort_transaction)
+
+    def _until_definite(
+        self, doing: str, call: Callable[[float], None], *, abortable: bool = False, ends: bool = False
+    ) -> None:
+        """Repeat `call` until it succeeds or fails for good, up to the deadline.
+
+        `abortable`: a failure may ask for an abort. `ends`: the call ends the transaction, so that not knowing whether
+        it did makes this writer doubtful.
+        """
+        deadline = time.monotonic() + self._deadline_s
+        while True:
+            try:
+                call(_CALL_S_MAX)
+                return
+            except KafkaException as exception:
+                error: KafkaError = exception.args[0]
+                said = f"could not {doing} {self._name}: {error.str()}"
+                if error.txn_requires_abort() and abortable:
+                    raise _MustAbort(said) from exception
+                if error.fatal() or not error.retriable():
+                    raise WriterLost(said) from exception
+                self.doubtful = self.doubtful or ends
+                if time.monotonic() > deadline or self._stopping():
+                    raise WriterLost(f"{said} (for {self._deadline_s:.0f} s)") from exception
+            self._producer.poll(_PAUSE_S)
+
+
+class _MustAbort(RuntimeError):
+    """librdkafka's word for: abort this transaction, and try again."""
+
+
+def positions_of(topics: Sequence[tuple[str, str]], partition: int, inputs: dict[str, int]) -> list[TopicPartition]:
+    """The partition's `inputs` as Kafka wants them; `topics` pairs short names with full ones."""
+    return [TopicPartition(full, partition, inputs[short]) for short, full in topics]

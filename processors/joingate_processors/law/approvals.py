@@ -1,0 +1,82 @@
+"""What approvers may say: yes or no to exactly one content, which is what the digest binds it to."""
+
+from typing import assert_never
+
+from joingate_processors.law import outcomes
+from joingate_processors.law.arrival import Ruling
+from joingate_processors.law.case import Case, refuse
+from joingate_processors.law.opening import ready
+from joingate_processors.law.state import Operation
+from joingate_schemas import claims as c
+from joingate_schemas import facts as f
+from joingate_schemas.catalogue import Action
+from joingate_schemas.facts import AnyFact
+
+
+def approve(case: Case, claim: c.Approve) -> Ruling:
+    """Count the approval; with enough of them the operation goes on, if its ground is still current."""
+    operation = _awaiting(case, claim)
+    identity = operation.operation_id
+    if claim.digest != operation.content_digest:
+        refuse("APPROVAL_STALE", f"it approves {claim.digest}, the content is {operation.content_digest}", identity,
+               operation.status)  # fmt: skip
+    if claim.expires_at is not None and claim.expires_at <= case.now:
+        refuse("APPROVAL_STALE", f"it expired at {claim.expires_at}", identity, operation.status)
+    action = case.action_of(operation)
+    if action is None:
+        refuse("UNKNOWN_ACTION", f"the catalogue in force has no {operation.action}", identity, operation.status)
+    stale = case.is_fresh(operation)
+    if stale:
+        facts = outcomes.withdraw(case, operation, stale)
+        return Ruling("REJECTED", stale, "its ground is no longer current", identity, "WITHDRAWN", facts)
+    facts = [_recorded(operation, claim, True)]
+    names = {*operation.approvals, claim.principal}
+    if len(names) < _needed(action):
+        return Ruling("ACCEPTED", "OK", f"{len(names)} of {_needed(action)}", identity, operation.status, facts)
+    status, timer, deadline = ready(case, action, operation.phases)
+    if action.hold_ms:
+        status, timer, deadline = "STAGED", "HOLD", case.now + action.hold_ms
+    facts.append(
+        f.OperationReady(operation_id=identity, intent_id=operation.intent_id, status=status, timer=timer,
+                         deadline_at=deadline)
+    )  # fmt: skip
+    return Ruling("ACCEPTED", "OK", "", identity, status, facts)
+
+
+def decline(case: Case, claim: c.Decline) -> Ruling:
+    """No: the operation is withdrawn before it could act."""
+    operation = _awaiting(case, claim)
+    if claim.digest != operation.content_digest:
+        refuse("APPROVAL_STALE", "it declines other content", operation.operation_id, operation.status)
+    facts = [_recorded(operation, claim, False), *outcomes.withdraw(case, operation, f"declined by {claim.principal}")]
+    return Ruling("ACCEPTED", "OK", "", operation.operation_id, "WITHDRAWN", facts)
+
+
+def _needed(action: Action) -> int:
+    match action.approval:
+        case "NONE":
+            return 0
+        case "ANY" | "MAKER_CHECKER":
+            return 1
+        case "N_OF_M":
+            return action.approvals_needed
+        case _:
+            assert_never(action.approval)
+
+
+def _awaiting(case: Case, claim: c.Approve | c.Decline) -> Operation:
+    operation = case.state.operations.get(claim.operation_id or "")
+    if operation is None or operation.intent_id != claim.intent_id:
+        refuse("UNKNOWN_OPERATION", f"intent {claim.intent_id} has no operation {claim.operation_id}",
+               claim.operation_id or "")  # fmt: skip
+    if operation.status != "STAGED" or operation.timer != "APPROVAL":
+        refuse("NOT_AWAITING_APPROVAL", f"it is {operation.status}", operation.operation_id, operation.status)
+    return operation
+
+
+def _recorded(operation: Operation, claim: c.Approve | c.Decline, granted: bool) -> AnyFact:
+    return f.ApprovalRecorded(
+        operation_id=operation.operation_id, intent_id=operation.intent_id, principal=claim.principal,
+        digest=claim.digest, granted=granted,
+        expires_at=claim.expires_at if isinstance(claim, c.Approve) else None,
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""Intents: declared, superseded, cancelled, and closed only without a hole."""
+
+from joingate_processors.law import commitments
+from joingate_processors.law.arrival import Ruling
+from joingate_processors.law.case import Case, refuse
+from joingate_processors.law.plans import withdraw_unpermitted
+from joingate_processors.law.state import Intent, PlanRow, step_key
+from joingate_schemas import claims as c
+from joingate_schemas import facts as f
+from joingate_schemas.facts import AnyFact
+from joingate_schemas.ids import digest_of
+
+
+def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
+    """A first version, or a higher one that supersedes: what is left behind by it is found in this decision."""
+    if claim.version < 1:
+        refuse("MALFORMED", f"version {claim.version} is below 1", claim.intent_id)
+    content = digest_of(claim.tenant, claim.objective, [sorted(goal.items()) for goal in claim.goals], claim.budgets)
+    intent = case.state.intents.get(claim.intent_id)
+    if intent is not None:
+        if intent.status == "CLOSED":
+            refuse("INTENT_CLOSED", f"intent {claim.intent_id} is closed", claim.intent_id, intent.status)
+        if claim.version == intent.version and content == intent.content_digest:
+            return Ruling("REPLAYED", "ALREADY_SO", "declared before", claim.intent_id, intent.status)
+        if claim.version == intent.version:
+            refuse("VERSION_CONFLICT", f"version {claim.version} has other content", claim.intent_id, intent.status)
+        if claim.version < intent.version:
+            refuse("STALE_INTENT", f"version {intent.version} is current", claim.intent_id, intent.status)
+    facts: list[AnyFact] = [
+        f.IntentDeclared(
+            intent_id=claim.intent_id, version=claim.version, tenant=claim.tenant, objective=claim.objective,
+            goals=claim.goals, budgets=claim.budgets, content_digest=content,
+            supersedes=intent.version if intent is not None else 0,
+        )
+    ]  # fmt: skip
+    if intent is not None:
+        facts += _end_plan(intent, "SUPERSEDED", f"version {claim.version}")
+        facts += withdraw_unpermitted(case, intent, f"version {claim.version} was declared")
+        goals = {goal["goal_id"]: digest_of(sorted(goal.items())) for goal in claim.goals}
+        facts += commitments.on_superseded(case, intent, goals, _withdrawn(facts))
+    return Ruling("ACCEPTED", "OK", "", claim.intent_id, "OPEN", facts)
+
+
+def _withdrawn(facts: list[AnyFact]) -> set[str]:
+    return {fact.operation_id for fact in facts if isinstance(fact, f.OperationWithdrawn)}
+
+
+def _end_plan(intent: Intent, status: f.PlanStatus, by: str) -> list[AnyFact]:
+    if intent.plan_id is None:
+        return []
+    return [f.PlanEnded(intent_id=intent.intent_id, plan_id=intent.plan_id, status=status, by=by)]
+
+
+def cancel(case: Case, claim: c.CancelIntent) -> Ruling:
+    """Not wanted any more: new work stops here, obligations are discharged, what is in flight is tracked on."""
+    intent = case.open_intent(claim.intent_id, claim.intent_version)
+    if intent.status == "CANCELLED":
+        return Ruling("REPLAYED", "ALREADY_SO", "cancelled before", claim.intent_id, intent.status)
+    facts: list[AnyFact] = [f.IntentCancelled(intent_id=claim.intent_id, version=intent.version, reason=claim.reason)]
+    facts += _end_plan(intent, "CLOSED", "cancel")
+    facts += withdraw_unpermitted(case, intent, "its intent was cancelled")
+    facts += commitments.on_cancelled(case, intent, _withdrawn(facts))
+    return Ruling("ACCEPTED", "OK", "", claim.intent_id, "CANCELLED", facts)
+
+
+def close(case: Case, claim: c.Close) -> Ruling:
+    """Finished: only if every join is made and nothing is open anywhere under the intent."""
+    intent = case.open_intent(claim.intent_id, claim.intent_version)
+    plan: PlanRow | None = None
+    if intent.status == "OPEN":
+        wanted = claim.plan_id or intent.plan_id
+        if wanted is None:
+            refuse("NOT_PLANNED", f"intent {claim.intent_id} has no plan in force", claim.intent_id, intent.status)
+        plan = case.plan_in_force(intent, wanted, "its close")
+        if plan.steps_unjoined:
+            _check_joins(case, plan)
+    _check_nothing_open(case, intent)
+    facts: list[AnyFact] = [f.IntentClosed(intent_id=claim.intent_id, version=intent.version, outcome=claim.outcome)]
+    if plan is not None:
+        facts.append(f.PlanEnded(intent_id=claim.intent_id, plan_id=plan.plan_id, status="CLOSED", by="close"))
+    return Ruling("ACCEPTED", "OK", "", claim.intent_id, "CLOSED", facts)
+
+
+def _check_joins(case: Case, plan: PlanRow) -> None:
+    """Refuse unless each step that has not succeeded is compensated by a record that names it."""
+    at = plan.first_step
+    while at is not None:
+        step = case.state.steps.get(step_key(plan.intent_id, plan.plan_id, at))
+        if step is None:
+            return
+        if not step.succeeded:
+            operation = case.slot_operation(step)
+            if operation is None or operation.status != "COMPENSATED":
+                status = "not dispatched" if operation is None else operation.status
+                refuse("MISSING_JOIN", f"step {step.step_id} ({step.action}) is {status} and has not succeeded",
+                       step.slot_id if operation is None else operation.operation_id)  # fmt: skip
+        at = step.following
+
+
+def _check_nothing_open(case: Case, intent: Intent) -> None:
+    state = case.state
+    open_operations = state.open_operations.members(intent.intent_id) if intent.operations_open else []
+    unclaimed = state.unclaimed_operations.members(intent.intent_id) if intent.operations_unclaimed else []
+    for one in open_operations + unclaimed:
+        operation = state.operations.get(one)
+        action = case.action_of(operation) if operation is not None and operation.status == "SETTLED" else None
+        if action is not None and action.effect == "OBSERVE":
+            continue  # having looked leaves nothing behind that somebody must take up
+        status = "open" if operation is None else operation.status
+        refuse("OPEN_OPERATIONS", f"operation {one} is {status}, and nobody took it up", one, status)
+    if intent.commitments_open:
+        first = state.open_commitments.members(intent.intent_id)[0]
+        commitment = state.commitments.get(first)
+        state_of = "open" if commitment is None else commitment.status
+        refuse("OPEN_COMMITMENTS", f"commitment {first} is {state_of}; {intent.commitments_open} open", first, state_of)

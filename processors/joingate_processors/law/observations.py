@@ -1,0 +1,271 @@
+"""What systems of record say: older news changes nothing, absence needs proof, doubt ends by evidence."""
+
+from typing import assert_never
+
+from joingate_processors.law import commitments, outcomes
+from joingate_processors.law.arrival import Ruling
+from joingate_processors.law.case import Case, refuse
+from joingate_processors.law.commitments import change, kind_of, raise_orphan
+from joingate_processors.law.state import Commitment, Operation
+from joingate_schemas import claims as c
+from joingate_schemas import facts as f
+from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact
+
+OBSERVER_PROOFS: frozenset[c.Proof] = frozenset({"REFUSED", "TOMBSTONE", "SECOND_LOOK", "STATEMENT"})
+
+
+def observe(case: Case, claim: c.Observe) -> Ruling:
+    """News about an operation or a commitment; news about other subjects is kept and decides nothing yet."""
+    if not claim.source:
+        refuse("MALFORMED", "an observation names its source", claim.subject_id)
+    if claim.subject_kind == "OPERATION":
+        operation = case.state.operations.get(claim.subject_id)
+        if operation is None or operation.intent_id != claim.intent_id:
+            refuse(
+                "UNKNOWN_OPERATION", f"intent {claim.intent_id} has no operation {claim.subject_id}", claim.subject_id
+            )
+        _check_newer(claim, operation.news, operation.status)
+        return _observe_operation(case, claim, operation)
+    if claim.subject_kind == "COMMITMENT":
+        commitment = case.state.commitments.get(claim.subject_id)
+        if commitment is None or commitment.intent_id != claim.intent_id:
+            refuse(
+                "UNKNOWN_COMMITMENT", f"intent {claim.intent_id} has no commitment {claim.subject_id}", claim.subject_id
+            )
+        _check_newer(claim, commitment.news, commitment.status)
+        return _observe_commitment(case, claim, commitment)
+    return Ruling("ACCEPTED", "OK", "kept; no rule reads it yet", claim.subject_id, "", [_recorded(claim)])
+
+
+def _stamp(claim: c.Observe) -> int | None:
+    return claim.source_version if claim.source_version is not None else claim.source_time
+
+
+def _check_newer(claim: c.Observe, news: dict[str, int], status: str) -> None:
+    """Refuse what the same source has outdated itself. Stamps of different sources are never compared."""
+    stamp, latest = _stamp(claim), news.get(claim.source)
+    if stamp is not None and latest is not None and stamp < latest:
+        refuse("STALE_OBSERVATION", f"{claim.source} has said {latest}, this is {stamp}", claim.subject_id, status)
+
+
+def _contradicts(claim: c.Observe, news: dict[str, int]) -> bool:
+    """Whether the news is comparably newer than what its source said before."""
+    stamp, latest = _stamp(claim), news.get(claim.source)
+    return stamp is not None and latest is not None and stamp > latest
+
+
+def _recorded(claim: c.Observe) -> f.ObservationRecorded:
+    return f.ObservationRecorded(
+        subject_kind=claim.subject_kind, subject_id=claim.subject_id, intent_id=claim.intent_id,
+        finding=claim.finding, source=claim.source, source_version=claim.source_version,
+        source_time=claim.source_time, evidence=claim.evidence,
+    )  # fmt: skip
+
+
+# --- operations ------------------------------------------------------------------------------------------------------
+
+
+def _observe_operation(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
+    match claim.finding:
+        case "PRESENT":
+            return _present(case, claim, operation)
+        case "ABSENT":
+            return _absent(case, claim, operation)
+        case "SEVERAL":
+            return _several(case, claim, operation)
+        case "RESEND":
+            return _resend(case, claim, operation)
+        case "NOT_FOUND" | "PENDING" | "UNREACHABLE" | "UNKNOWN":
+            return _kept(claim, operation.status, "it proves nothing; it is asked again later")
+        case "REVOKED":
+            refuse("MALFORMED", "an operation's effect is not revoked; its commitment is", claim.subject_id)
+        case _:
+            assert_never(claim.finding)
+
+
+def _kept(claim: c.Observe, status: str, detail: str) -> Ruling:
+    return Ruling("ACCEPTED", "OK", detail, claim.subject_id, status, [_recorded(claim)])
+
+
+def _present(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
+    identity, status = operation.operation_id, operation.status
+    if claim.idempotency_key is not None and claim.idempotency_key != identity:
+        refuse("KEY_MISMATCH", f"what was found was made with key {claim.idempotency_key}", identity, status)
+    if len(claim.external_ids) > 1:
+        return _several(case, claim, operation)
+    external_id = claim.external_ids[0] if claim.external_ids else ""
+    recorded = _recorded(claim)
+    if status in ("SETTLED", "COMPENSATED"):
+        if not external_id or external_id == operation.external_id:
+            return _kept(claim, status, "as recorded")
+        facts = [recorded, *outcomes.stray(case, operation, operation.attempt, external_id, claim.evidence,
+                                           "the system of record shows another effect")]  # fmt: skip
+        return Ruling("REJECTED", "STRAY_EFFECT", f"it settled as {operation.external_id}", identity, status, facts)
+    if not operation.permits:
+        facts = [recorded, *outcomes.stray(case, operation, operation.attempt, external_id, claim.evidence,
+                                           "no permit allowed it")]  # fmt: skip
+        facts += outcomes.doubt(case, operation, operation.attempt, "NO_PERMIT", claim.evidence)
+        return Ruling(
+            "REJECTED", "NO_PERMIT", "an effect was found that no permit allowed", identity, "IN_DOUBT", facts
+        )
+    if status == "FAILED":
+        facts = [recorded, *outcomes.doubt(case, operation, operation.attempt, "CONFLICTING_OUTCOME", claim.evidence)]
+        return Ruling("REJECTED", "CONFLICTING_OUTCOME", "it was proven absent before", identity, "IN_DOUBT", facts)
+    facts = [
+        recorded,
+        *outcomes.settle(case, operation, operation.attempt, external_id, claim.evidence, "", "OBSERVER"),
+    ]
+    return Ruling("ACCEPTED", "OK", "", identity, "SETTLED", facts)
+
+
+def _absent(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
+    identity, status = operation.operation_id, operation.status
+    if claim.proof is None or claim.proof not in OBSERVER_PROOFS:
+        return Ruling("REJECTED", "NO_PROOF", f"{claim.proof or 'a look'} proves no absence", identity, status,
+                      [_recorded(claim)])  # fmt: skip
+    if claim.proof == "SECOND_LOOK" and case.now < case.quiet_from(operation):
+        return Ruling("REJECTED", "TOO_EARLY", f"what was sent may land until {case.quiet_from(operation)}", identity,
+                      status, [_recorded(claim)])  # fmt: skip
+    if status in ("SETTLED", "COMPENSATED"):
+        if not _contradicts(claim, operation.news):
+            return Ruling("REJECTED", "STALE_OBSERVATION", "it can't be compared with what settled it, so it is asked",
+                          identity, status, [_recorded(claim)])  # fmt: skip
+        facts = outcomes.doubt(case, operation, operation.attempt, "CONFLICTING_OUTCOME", claim.evidence)
+        return Ruling("REJECTED", "CONFLICTING_OUTCOME", "its source had shown it before", identity, "IN_DOUBT",
+                      [_recorded(claim), *facts])  # fmt: skip
+    if status in OPEN_OPERATION and operation.permits:
+        facts = outcomes.fail(case, operation, operation.attempt, claim.proof, claim.evidence, "OBSERVER")
+        return Ruling("ACCEPTED", "OK", "", identity, "FAILED", [_recorded(claim), *facts])
+    return _kept(claim, status, "as recorded")
+
+
+def _several(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
+    """None is picked: a person decides which one is ours, and every one that is not ours is an orphan (model §7)."""
+    identity = operation.operation_id
+    task = f"find out which of {', '.join(claim.external_ids) or 'several'} is the effect of {identity}"
+    facts: list[AnyFact] = [_recorded(claim)]
+    for external_id in claim.external_ids:
+        if external_id != operation.external_id:
+            facts.append(
+                raise_orphan(case, "STRAY_EFFECT", "OPERATION", identity, operation.intent_id,
+                             "several effects match one operation", "keep one and undo the others", external_id)
+            )  # fmt: skip
+    status: str = operation.status
+    if operation.status in ("SUBMITTED", "IN_DOUBT", "ESCALATED"):
+        facts.append(outcomes.escalate(case, operation, task, claim.evidence))
+        status = "ESCALATED"
+    return Ruling("ACCEPTED", "OK", task, identity, status, facts)
+
+
+def _resend(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
+    """A new attempt with the same key, if the key is still known downstream and everything is still fresh."""
+    identity, status = operation.operation_id, operation.status
+    if status != "IN_DOUBT":
+        refuse("ILLEGAL_TRANSITION", f"it is {status}, not in doubt", identity, status)
+    stale = case.is_fresh(operation)
+    if stale:
+        refuse("NOT_FRESH", f"its ground is gone: {stale}", identity, status)
+    key_until = key_known_until(case, operation)
+    if key_until == 0:
+        refuse("NOT_FRESH", f"{operation.downstream} has no idempotency keys", identity, status)
+    if key_until is not None and case.now >= key_until:
+        refuse(
+            "KEY_WINDOW_PASSED",
+            f"{operation.downstream} may have forgotten the key since {key_until}",
+            identity,
+            status,
+        )
+    if operation.permit_attempt < operation.attempt:
+        return Ruling("REPLAYED", "ALREADY_SO", f"attempt {operation.attempt} is under way", identity, status)
+    again = f.AttemptStarted(
+        operation_id=identity, intent_id=operation.intent_id, attempt=operation.attempt + 1, cause="resend from doubt",
+        timer=operation.timer, deadline_at=operation.deadline_at,
+    )  # fmt: skip
+    return Ruling("ACCEPTED", "OK", "", identity, status, [_recorded(claim), again])
+
+
+def key_known_until(case: Case, operation: Operation) -> int | None:
+    """Until when the downstream knows the key (ms): 0 if it has no keys, None if it never forgets."""
+    downstream = case.downstream_of(operation)
+    if downstream is None or "IDEMPOTENT_KEY" not in downstream.capabilities:
+        return 0
+    if downstream.key_horizon_ms is None or operation.first_permit_at is None:
+        return None
+    return operation.first_permit_at + downstream.key_horizon_ms
+
+
+# --- commitments -----------------------------------------------------------------------------------------------------
+
+
+def _observe_commitment(case: Case, claim: c.Observe, row: Commitment) -> Ruling:
+    match claim.finding:
+        case "PRESENT":
+            return _commitment_present(case, claim, row)
+        case "ABSENT" | "REVOKED":
+            return _commitment_gone(case, claim, row)
+        case "SEVERAL":
+            if row.status in TERMINAL_COMMITMENT:
+                return _kept(claim, row.status, "it is discharged")
+            facts = commitments.reconcile(case, row, "several things match it")
+            return Ruling(
+                "ACCEPTED", "OK", "", row.commitment_id, "RECONCILIATION_REQUIRED", [_recorded(claim), *facts]
+            )
+        case "NOT_FOUND" | "PENDING" | "UNREACHABLE" | "RESEND" | "UNKNOWN":
+            return _kept(claim, row.status, "it proves nothing; it is asked again later")
+        case _:
+            assert_never(claim.finding)
+
+
+def _commitment_present(case: Case, claim: c.Observe, row: Commitment) -> Ruling:
+    """It is there: in force if its creation is settled and its ground current, else given back or looked at."""
+    facts: list[AnyFact] = [_recorded(claim)]
+    origin = case.state.operations.get(row.creating_operation or "")
+    settled = origin is not None and origin.status == "SETTLED"
+    match row.status:
+        case "PROPOSED" | "UNKNOWN" | "RECONCILIATION_REQUIRED" if settled:
+            if row.release_wanted:
+                facts += commitments.start_release(case, row, "still there", claim.evidence)
+            elif commitments.left_behind(case, row):
+                facts += commitments.reconcile(case, row, "it is there, but what justified it is gone")
+            else:
+                facts.append(change(row, "ACTIVE", "observed", claim.evidence))
+                facts += commitments.cleared(case, row.intent_id, row.commitment_id, ("OVERDUE",), "observed")
+        case "RELEASE_PENDING" if settled and _release_settled(case, row):
+            # The release was committed, yet it is still there: the next one is due after the type's back-off.
+            kind = kind_of(case, row)
+            facts.append(change(row, "RELEASE_PENDING", "still there after release", claim.evidence, timer="RELEASE",
+                                deadline_at=case.now + kind.release_retry_ms))  # fmt: skip
+        case "RELEASED" | "SATISFIED" | "TRANSFERRED" if _contradicts(claim, row.news):
+            facts.append(
+                raise_orphan(case, "STRAY_EFFECT", "COMMITMENT", row.commitment_id, row.intent_id,
+                             "its source shows again what it had shown to be gone", "ask its owner, then release it")
+            )  # fmt: skip
+        case _:
+            return _kept(claim, row.status, "as recorded")
+    after = next((fact.after for fact in facts if isinstance(fact, f.CommitmentChanged)), row.status)
+    return Ruling("ACCEPTED", "OK", "", row.commitment_id, after, facts)
+
+
+def _release_settled(case: Case, row: Commitment) -> bool:
+    serving = case.state.operations.get(row.serving_operation or "")
+    return serving is not None and serving.status == "SETTLED"
+
+
+def _commitment_gone(case: Case, claim: c.Observe, row: Commitment) -> Ruling:
+    """It is not there: released, if that was wanted and its creation is not in doubt; else somebody must look."""
+    identity, facts = row.commitment_id, [_recorded(claim)]
+    if row.status in TERMINAL_COMMITMENT or row.status == "BREACHED":
+        return _kept(claim, row.status, "as recorded")
+    origin = case.state.operations.get(row.creating_operation or "")
+    if origin is not None and origin.status in OPEN_OPERATION:
+        return _kept(claim, row.status, "its creation is still open, so not being there proves nothing")
+    more: list[AnyFact]
+    if row.release_wanted:
+        evidence = claim.evidence or [f"{claim.source}:{_stamp(claim)}:{claim.finding}"]
+        serving = case.state.operations.get(row.serving_operation or "")
+        more = commitments.released(case, row, "observed to be gone", evidence, serving)
+        return Ruling("ACCEPTED", "OK", "", identity, "RELEASED", [*facts, *more])
+    if row.status == "RECONCILIATION_REQUIRED":
+        return _kept(claim, row.status, "it is being reconciled")
+    more = commitments.reconcile(case, row, f"{claim.source} says {claim.finding.lower()}")
+    return Ruling("ACCEPTED", "OK", "", identity, "RECONCILIATION_REQUIRED", [*facts, *more])

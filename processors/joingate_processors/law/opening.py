@@ -1,0 +1,137 @@
+"""How operations come to be: phases, first status, deadlines, and the commitment that an action creates."""
+
+from joingate_processors.law.case import Case
+from joingate_processors.law.state import Commitment, Operation
+from joingate_schemas import facts as f
+from joingate_schemas.catalogue import Action
+from joingate_schemas.claims import Arguments
+from joingate_schemas.ids import commitment_id, content_digest, operation_id
+
+
+def meaning_of(action: Action, arguments: Arguments) -> Arguments:
+    """The arguments that carry meaning: the declared ones that do, or all where the action declares none."""
+    if not action.arguments:
+        return arguments
+    return {a.name: arguments[a.name] for a in action.arguments if a.meaning and a.name in arguments}
+
+
+def resource_refs(action: Action, business_key: str, arguments: Arguments) -> list[str]:
+    """The resources that the action needs, with its templates filled from the arguments and the business key."""
+    return [fill(template, business_key, arguments) for template in action.resources]
+
+
+def fill(template: str, business_key: str, arguments: Arguments) -> str:
+    """`template` with `{business_key}` and `{argument}` replaced. A name that is not given stays empty."""
+    for name, value in arguments.items():
+        template = template.replace(f"{{{name}}}", str(value))
+    return template.replace("{business_key}", business_key)
+
+
+def digest(action: Action, business_key: str, arguments: Arguments) -> str:
+    """What an approval of this content binds to, and what tells a retry from a changed wish."""
+    refs = resource_refs(action, business_key, arguments) if action.resources else []
+    return content_digest(action.name, meaning_of(action, arguments), refs)
+
+
+def phases_of(case: Case, action: Action) -> f.Phases:
+    """Two phases unless nothing lasting happens, or it can be undone on a downstream that knows our keys."""
+    if action.effect == "OBSERVE":
+        return "ONE_PHASE"
+    downstream = case.catalogue.downstreams.get(action.downstream)
+    keyed = downstream is not None and "IDEMPOTENT_KEY" in downstream.capabilities
+    return "ONE_PHASE" if action.effect == "REVERSIBLE" and keyed else "TWO_PHASE"
+
+
+def ready(case: Case, action: Action, phases: f.Phases) -> tuple[f.OperationStatus, f.Timer, int]:
+    """Where an operation goes when nothing holds it any more: status, timer and deadline."""
+    return ("SUBMITTED" if phases == "ONE_PHASE" else "VALIDATED"), "SILENCE", case.now + action.silence_ms
+
+
+def opened(
+    case: Case, action: Action, *, intent_id: str, intent_version: int, plan_id: str, step_id: str,
+    goal_id: str | None, business_key: str, arguments: Arguments, generation: int, commitment: str | None = None,
+    compensates: str | None = None,
+) -> f.OperationOpened:  # fmt: skip
+    """The operation of this slot and generation, STAGED if an approval or a hold window comes first."""
+    phases = phases_of(case, action)
+    status, timer, deadline = ready(case, action, phases)
+    if plan_id and action.approval != "NONE":
+        status, timer, deadline = "STAGED", "APPROVAL", case.now + action.approval_ms
+    elif plan_id and action.hold_ms:
+        status, timer, deadline = "STAGED", "HOLD", case.now + action.hold_ms
+    return f.OperationOpened(
+        operation_id=operation_id(intent_id, action.name, business_key, generation), intent_id=intent_id,
+        intent_version=intent_version, plan_id=plan_id, step_id=step_id, goal_id=goal_id, action=action.name,
+        business_key=business_key, generation=generation, attempt=1, status=status, phases=phases,
+        arguments=arguments, content_digest=digest(action, business_key, arguments),
+        catalogue_digest=case.catalogue.digest, downstream=action.downstream, executor=action.executor,
+        commitment_id=commitment, compensates=compensates, timer=timer, deadline_at=deadline,
+    )  # fmt: skip
+
+
+def proposed(case: Case, action: Action, operation: f.OperationOpened) -> f.CommitmentProposed | None:
+    """The obligation that the operation will create; None if it creates none, or the ledger has it open already."""
+    kind = case.catalogue.obligations.get(action.obligation or "")
+    if kind is None or operation.commitment_id is None:
+        return None
+    if case.state.commitments.get(operation.commitment_id) is not None:
+        return None
+    return f.CommitmentProposed(
+        commitment_id=operation.commitment_id, intent_id=operation.intent_id,
+        intent_version=operation.intent_version, goal_id=operation.goal_id, plan_id=operation.plan_id,
+        step_id=operation.step_id, owner_id=f"intent:{operation.intent_id}", obligation_type=kind.name,
+        type_version=kind.version,
+        resource_refs=resource_refs(action, operation.business_key, operation.arguments), counterparty_refs=[],
+        quantity=None,
+        attributes={name: str(operation.arguments[name]) for name in kind.attributes if name in operation.arguments},
+        generation=operation.generation, operation_id=operation.operation_id, due_at=None,
+        valid_until=case.now + kind.valid_ms if kind.valid_ms else None, timer="NONE", deadline_at=None,
+    )  # fmt: skip
+
+
+def commitment_for(
+    action: Action, intent_id: str, business_key: str, arguments: Arguments, generation: int
+) -> str | None:
+    """The id of the commitment that this operation creates; None if the action creates none."""
+    if action.obligation is None:
+        return None
+    return commitment_id(intent_id, action.obligation, resource_refs(action, business_key, arguments), generation)
+
+
+def latest_generation(case: Case, intent_id: str, action: str, business_key: str) -> Operation | None:
+    """The operation of this slot's latest generation; None if the slot was never used."""
+    return case.latest(case.state.operations.get(operation_id(intent_id, action, business_key, 1)))
+
+
+def discharging(
+    case: Case, name: str | None, origin: Operation, business_key: str, commitment: str | None, compensates: str | None
+) -> f.OperationOpened | None:
+    """The gate's own operation that undoes `origin`: a release or a compensation; None if none is declared.
+
+    Its business key is the id of what it discharges, so that each obligation has one discharging slot; a generation
+    that failed is followed by the next.
+    """
+    action = case.catalogue.actions.get(name or "")
+    if action is None:
+        return None
+    latest = latest_generation(case, origin.intent_id, action.name, business_key)
+    generation = 1 if latest is None else latest.generation + 1
+    arguments: Arguments = {
+        **origin.arguments, "business_key": origin.business_key, "external_id": origin.external_id,
+    }  # fmt: skip
+    return opened(
+        case, action, intent_id=origin.intent_id, intent_version=origin.intent_version, plan_id="", step_id="",
+        goal_id=origin.goal_id, business_key=business_key, arguments=arguments, generation=generation,
+        commitment=commitment, compensates=compensates,
+    )  # fmt: skip
+
+
+def release_operation(case: Case, commitment: Commitment) -> f.OperationOpened | None:
+    """The next generation of the commitment's release; None if its type has no release action or no origin."""
+    kind = case.catalogue.obligations.get(commitment.obligation_type)
+    origin = case.state.operations.get(commitment.creating_operation or "")
+    if kind is None or origin is None:
+        return None
+    return discharging(
+        case, kind.release_action, origin, commitment.commitment_id, commitment.commitment_id, None
+    )  # fmt: skip

@@ -1,0 +1,299 @@
+"""What an executor may say of an operation, and the endings that observers and operators share with it."""
+
+from joingate_processors.law import commitments
+from joingate_processors.law.arrival import Ruling
+from joingate_processors.law.case import Case, refuse
+from joingate_processors.law.commitments import REMINDER_MS, raise_orphan
+from joingate_processors.law.opening import discharging, latest_generation
+from joingate_processors.law.state import Operation
+from joingate_schemas import claims as c
+from joingate_schemas import facts as f
+from joingate_schemas.catalogue import Action
+from joingate_schemas.facts import OPEN_OPERATION, AnyFact
+
+EXECUTOR_PROOFS: frozenset[c.Proof] = frozenset({"REFUSED", "NOT_SENT", "TOMBSTONE"})
+
+
+# --- endings ---------------------------------------------------------------------------------------------------------
+
+
+def settle(
+    case: Case, operation: Operation, attempt: int, external_id: str, evidence: list[str], result: str, source: f.Source
+) -> list[AnyFact]:
+    """The effect exists: SETTLED, and what follows for the commitment, the compensated one and open incidents."""
+    late = bool(case.is_fresh(operation))
+    facts: list[AnyFact] = [
+        f.OperationSettled(
+            operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=attempt,
+            external_id=external_id, evidence=evidence, result=result, source=source, late=late,
+        )
+    ]  # fmt: skip
+    if operation.commitment_id is not None:
+        facts += commitments.on_settled(case, operation, external_id, evidence)
+    if operation.compensates is not None:
+        origin = case.state.operations.get(operation.compensates)
+        if origin is not None and origin.status == "SETTLED":
+            facts.append(
+                f.OperationCompensated(operation_id=origin.operation_id, intent_id=origin.intent_id,
+                                       by=operation.operation_id)
+            )  # fmt: skip
+    return facts
+
+
+def fail(
+    case: Case, operation: Operation, attempt: int, proof: c.Proof, evidence: list[str], source: f.Source
+) -> list[AnyFact]:
+    """The effect is proven absent: FAILED, and the slot is free for the next generation."""
+    facts: list[AnyFact] = [
+        f.OperationFailed(operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=attempt,
+                          proof=proof, evidence=evidence, source=source)
+    ]  # fmt: skip
+    return facts + commitments.on_absent(case, operation, proof, evidence)
+
+
+def withdraw(case: Case, operation: Operation, cause: str) -> list[AnyFact]:
+    """Ended before any permit; what it would have created is dropped as a fact."""
+    facts: list[AnyFact] = [
+        f.OperationWithdrawn(operation_id=operation.operation_id, intent_id=operation.intent_id, cause=cause)
+    ]
+    return facts + commitments.on_absent(case, operation, "no permit was issued", [])
+
+
+def doubt(case: Case, operation: Operation, attempt: int, cause: str, evidence: list[str]) -> list[AnyFact]:
+    """IN_DOUBT with its deadline, unless it is already; the commitment goes with it."""
+    if operation.status in ("IN_DOUBT", "ESCALATED"):
+        return []
+    action = case.action_of(operation)
+    wait = action.in_doubt_ms if action is not None else REMINDER_MS
+    dependants: list[str] = []
+    if operation.status in ("SETTLED", "FAILED"):
+        dependants = _dependants(case, operation)
+    facts: list[AnyFact] = [
+        f.OperationInDoubt(
+            operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=attempt, cause=cause,
+            evidence=evidence, dependants=dependants, timer="IN_DOUBT", deadline_at=case.now + wait,
+        )
+    ]  # fmt: skip
+    return facts + commitments.on_doubt(case, operation, cause)
+
+
+def _dependants(case: Case, operation: Operation) -> list[str]:
+    """What relied on the operation's ending: its step, if joined, and its slot's open or settled operations."""
+    found: list[str] = []
+    if operation.claimed and operation.plan_id:
+        found.append(f"step:{operation.plan_id}/{operation.step_id}")
+    for index in (case.state.open_operations, case.state.unclaimed_operations):
+        for other_id in index.members(operation.intent_id):
+            other = case.state.operations.get(other_id)
+            if (
+                other is not None
+                and other_id != operation.operation_id
+                and (other.action, other.business_key) == (operation.action, operation.business_key)
+            ):
+                found.append(f"operation:{other_id}")
+    return found
+
+
+def escalate(case: Case, operation: Operation, task: str, evidence: list[str]) -> f.OperationEscalated:
+    """ESCALATED to a person, who is reminded until it is settled."""
+    return f.OperationEscalated(
+        operation_id=operation.operation_id, intent_id=operation.intent_id, task=task, evidence=evidence,
+        timer="ESCALATION", deadline_at=case.now + REMINDER_MS,
+    )  # fmt: skip
+
+
+def stray(
+    case: Case, operation: Operation, attempt: int, external_id: str, evidence: list[str], cause: str
+) -> list[AnyFact]:
+    """An effect that nothing allows: recorded, and an incident."""
+    return [
+        f.EffectRecorded(operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=attempt,
+                         external_id=external_id, evidence=evidence, stray=True),
+        raise_orphan(case, "STRAY_EFFECT", "OPERATION", operation.operation_id, operation.intent_id, cause,
+                     "compare both effects at the system of record, and undo one", external_id),
+    ]  # fmt: skip
+
+
+# --- claims ----------------------------------------------------------------------------------------------------------
+
+
+def known_operation(case: Case, claim: c.Prepared | c.InDoubt | c.Abort) -> Operation:
+    """The operation that the claim is about; refused if there is none under this intent."""
+    operation = case.state.operations.get(claim.operation_id)
+    if operation is None or operation.intent_id != claim.intent_id:
+        refuse("NOT_DISPATCHED", f"intent {claim.intent_id} has no operation {claim.operation_id}", claim.operation_id)
+    return operation
+
+
+def _attempt(operation: Operation, attempt: int) -> int:
+    if attempt > operation.attempt:
+        refuse("NOT_DISPATCHED", f"attempt {attempt} was not started; {operation.attempt} is current",
+               operation.operation_id, operation.status)  # fmt: skip
+    return attempt
+
+
+def prepared(case: Case, claim: c.Prepared) -> Ruling:
+    """The permit, once per attempt, to the first that asks, if everything is still fresh (law 7)."""
+    operation = known_operation(case, claim)
+    operation_id, status = operation.operation_id, operation.status
+    attempt = _attempt(operation, claim.attempt)
+    if claim.executor != operation.executor:
+        refuse("WRONG_EXECUTOR", f"{operation.action} belongs to {operation.executor}", operation_id, status)
+    if attempt < operation.attempt:
+        refuse("STALE_ATTEMPT", f"attempt {operation.attempt} is current", operation_id, status)
+    if operation.phases == "ONE_PHASE":
+        return Ruling("REPLAYED", "ALREADY_SO", "one phase: the command was the permit", operation_id, status)
+    if operation.permit_attempt == attempt:
+        if claim.worker == operation.permit_worker and status == "SUBMITTED":
+            return Ruling("REPLAYED", "ALREADY_SO", "this worker has the permit", operation_id, status)
+        refuse("ALREADY_CLAIMED", f"attempt {attempt} has its permit", operation_id, status)
+    if status == "STAGED":
+        refuse("NOT_READY", "it is STAGED", operation_id, status)
+    if status not in ("VALIDATED", "IN_DOUBT"):
+        refuse("OPERATION_ENDED", f"it is {status}", operation_id, status)
+    stale = case.is_fresh(operation)
+    if stale:
+        facts = withdraw(case, operation, stale) if status == "VALIDATED" else []
+        return Ruling("REJECTED", stale, "its ground is no longer current", operation_id, status, facts)
+    action, downstream = case.action_of(operation), case.downstream_of(operation)
+    if action is None or downstream is None:
+        refuse("UNKNOWN_ACTION", f"the catalogue in force has no {operation.action}", operation_id, status)
+    valid_until = case.now + action.permit_ms
+    doubted = valid_until + downstream.in_flight_ms_max
+    in_doubt = status == "IN_DOUBT"
+    permit = f.PermitIssued(
+        operation_id=operation_id, intent_id=operation.intent_id, attempt=attempt, executor=claim.executor,
+        worker=claim.worker, valid_until=valid_until, timer="IN_DOUBT" if in_doubt else "PERMIT",
+        deadline_at=max(doubted, operation.deadline_at or 0) if in_doubt else doubted,
+    )  # fmt: skip
+    return Ruling("ACCEPTED", "OK", "", operation_id, "IN_DOUBT" if in_doubt else "SUBMITTED", [permit])
+
+
+def commit(case: Case, claim: c.Commit) -> Ruling:
+    """The effect is there. It counts only over a Dispatch and a permit; whatever else it tells is kept."""
+    operation = case.state.operations.get(claim.operation_id)
+    if operation is None or operation.intent_id != claim.intent_id:
+        return _undispatched(case, claim)
+    operation_id, status = operation.operation_id, operation.status
+    if claim.idempotency_key is not None and claim.idempotency_key != operation_id:
+        refuse("KEY_MISMATCH", f"the effect was made with key {claim.idempotency_key}", operation_id, status)
+    attempt = claim.attempt
+    if attempt > operation.attempt or attempt < 1:
+        return _undispatched(case, claim)
+    if status == "SETTLED" or status == "COMPENSATED":
+        if claim.external_id == operation.external_id or not claim.external_id:
+            return Ruling("REPLAYED", "ALREADY_SO", "the same effect", operation_id, status)
+        facts = stray(case, operation, attempt, claim.external_id, claim.evidence, "it settled with another id")
+        return Ruling("REJECTED", "STRAY_EFFECT", f"it settled as {operation.external_id}", operation_id, status, facts)
+    if not operation.permits or (operation.phases == "TWO_PHASE" and attempt not in operation.permitted):
+        facts = stray(case, operation, attempt, claim.external_id, claim.evidence, "no permit allowed it")
+        facts += doubt(case, operation, attempt, "NO_PERMIT", claim.evidence)
+        return Ruling("REJECTED", "NO_PERMIT", f"attempt {attempt} had no permit", operation_id, "IN_DOUBT", facts)
+    if status == "FAILED":
+        facts = doubt(case, operation, attempt, "CONFLICTING_OUTCOME", claim.evidence)
+        return Ruling("REJECTED", "CONFLICTING_OUTCOME", "it was proven absent before", operation_id, "IN_DOUBT", facts)
+    facts = settle(case, operation, attempt, claim.external_id, claim.evidence, claim.result, "EXECUTOR")
+    return Ruling("ACCEPTED", "OK", "", operation_id, "SETTLED", facts)
+
+
+def _undispatched(case: Case, claim: c.Commit) -> Ruling:
+    """A Commit with no Dispatch behind it: refused, and somebody must look at what was done (law 3)."""
+    facts: list[AnyFact] = [
+        f.EffectRecorded(operation_id=claim.operation_id, intent_id=claim.intent_id, attempt=claim.attempt,
+                         external_id=claim.external_id, evidence=claim.evidence, stray=True),
+        raise_orphan(case, "SUSPECTED_EFFECT", "OPERATION", claim.operation_id, claim.intent_id,
+                     "a Commit arrived without its Dispatch", "ask the system of record for this effect",
+                     claim.external_id),
+    ]  # fmt: skip
+    return Ruling("REJECTED", "NOT_DISPATCHED", f"attempt {claim.attempt} of {claim.operation_id} was not dispatched",
+                  claim.operation_id, "", facts)  # fmt: skip
+
+
+def in_doubt(case: Case, claim: c.InDoubt) -> Ruling:
+    """The executor can't tell; neither can we, unless the operation has ended by evidence."""
+    operation = known_operation(case, claim)
+    attempt = _attempt(operation, claim.attempt)
+    if operation.status in OPEN_OPERATION:
+        if operation.status in ("IN_DOUBT", "ESCALATED"):
+            return Ruling("REPLAYED", "IN_DOUBT_PENDING", "", operation.operation_id, operation.status)
+        facts = doubt(case, operation, attempt, claim.cause or "reported by the executor", claim.evidence)
+        return Ruling("ACCEPTED", "OK", "", operation.operation_id, "IN_DOUBT", facts)
+    return Ruling("REPLAYED", "ALREADY_RESOLVED", "it ended before", operation.operation_id, operation.status)
+
+
+def abort(case: Case, claim: c.Abort) -> Ruling:
+    """It did not happen, or should not: only before a permit, or with a proof; after Commit, only as compensation."""
+    operation = known_operation(case, claim)
+    operation_id, status = operation.operation_id, operation.status
+    attempt = _attempt(operation, claim.attempt) or operation.attempt
+    match status:
+        case "FAILED" | "WITHDRAWN" | "COMPENSATED":
+            return Ruling("REPLAYED", "ALREADY_SO", f"it is {status}", operation_id, status)
+        case "SETTLED":
+            return _abort_settled(case, claim, operation, attempt)
+        case _:
+            pass
+    if not operation.permits and status in ("STAGED", "VALIDATED"):
+        facts = withdraw(case, operation, claim.error or f"aborted by the {case.role.lower()} before its permit")
+        return Ruling("ACCEPTED", "OK", "", operation_id, "WITHDRAWN", facts)
+    unproven = _unproven(case, claim, operation, attempt)
+    if unproven:
+        facts = doubt(case, operation, attempt, f"abort without proof: {claim.error or unproven}", claim.evidence)
+        reason = "STALE_ATTEMPT" if attempt < operation.attempt else "NO_PROOF"
+        return Ruling("REJECTED", reason, unproven, operation_id, "IN_DOUBT" if facts else status, facts)
+    assert claim.proof is not None
+    facts = fail(case, operation, attempt, claim.proof, claim.evidence, "EXECUTOR")
+    return Ruling("ACCEPTED", "OK", "", operation_id, "FAILED", facts)
+
+
+def _unproven(case: Case, claim: c.Abort, operation: Operation, attempt: int) -> str:
+    """Why the claim proves no absence; empty if it does (law 2)."""
+    if case.role != "EXECUTOR":
+        return "only the executor or an observer can prove absence"
+    if claim.proof is None:
+        return "an error is no proof that nothing happened"
+    if claim.proof not in EXECUTOR_PROOFS:
+        return f"{claim.proof} is not for an executor to claim"
+    if attempt < operation.attempt:
+        return f"attempt {operation.attempt} is current; an older one speaks for itself only"
+    if claim.proof == "NOT_SENT" and operation.permits > 1:
+        return "an earlier attempt was allowed to act, and for that one this proves nothing"
+    return ""
+
+
+def _abort_settled(case: Case, claim: c.Abort, operation: Operation, attempt: int) -> Ruling:
+    operation_id, status = operation.operation_id, operation.status
+    if case.role == "EXECUTOR" and claim.proof is not None:
+        facts = doubt(case, operation, attempt, "CONFLICTING_OUTCOME", claim.evidence)
+        return Ruling(
+            "REJECTED", "CONFLICTING_OUTCOME", "a Commit says that it happened", operation_id, "IN_DOUBT", facts
+        )
+    action = case.action_of(operation)
+    if operation.compensating and not _compensation_failed(case, operation, action):
+        return Ruling("REPLAYED", "COMPENSATION", "its compensation was asked for before", operation_id, status)
+    intent = case.state.intents.get(operation.intent_id)
+    if intent is not None and intent.status == "CLOSED":
+        refuse("INTENT_CLOSED", f"intent {intent.intent_id} is closed", operation_id, status)
+    commitment = case.state.commitments.get(operation.commitment_id or "")
+    # An executor's bare error asks nobody to undo anything by machine: a person decides.
+    automatic = case.role == "PLANNER" and action is not None and action.compensation is not None
+    reason = claim.error or "late abort"
+    if automatic and action is not None and commitment is None:
+        undo = discharging(case, action.compensation, operation, operation_id, None, operation_id)
+        if undo is not None:
+            wish = f.CompensationRequested(operation_id=operation_id, intent_id=operation.intent_id,
+                                           by=undo.operation_id, gate="", reason=reason)  # fmt: skip
+            return Ruling("COMPENSATE", "COMPENSATION", f"{action.compensation} undoes it", operation_id, status,
+                          [wish, undo])  # fmt: skip
+    gate = action.human_gate if action is not None else "operations"
+    wish = f.CompensationRequested(operation_id=operation_id, intent_id=operation.intent_id, by=None, gate=gate,
+                                   reason=reason)  # fmt: skip
+    return Ruling("COMPENSATE", "COMPENSATION", f"the human gate {gate} decides", operation_id, status, [wish])
+
+
+def _compensation_failed(case: Case, operation: Operation, action: Action | None) -> bool:
+    """Whether the compensation that was asked for is proven absent, so that asking again starts the next one."""
+    if action is None or action.compensation is None:
+        return False
+    latest = latest_generation(case, operation.intent_id, action.compensation, operation.operation_id)
+    return latest is not None and latest.status in ("FAILED", "WITHDRAWN")

@@ -1,0 +1,138 @@
+"""What leaves the gate because of a decision: commands, questions for the reconciler, commitment rows. Pure."""
+
+from joingate_processors.law.case import Case
+from joingate_processors.law.observations import key_known_until
+from joingate_processors.law.state import Commitment, Operation, State
+from joingate_schemas import facts as f
+from joingate_schemas.catalogue import Catalogue
+from joingate_schemas.decisions import Command, CommandKind, CommitmentRow, Decision, InDoubtKind, InDoubtRequest
+from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT
+
+Outgoing = Command | InDoubtRequest | CommitmentRow
+
+
+def outgoing(state: State, decision: Decision, catalogue: Catalogue, partition: int) -> list[Outgoing]:
+    """Everything that follows from `decision`, read from the state into which it was already folded."""
+    out: list[Outgoing] = []
+    if not decision.facts:
+        return out
+    case = Case(state, catalogue, decision.decided_at, "GATE")
+    for fact in decision.facts:
+        match fact:
+            case (
+                f.OperationOpened()
+                | f.OperationReady()
+                | f.AttemptStarted()
+                | f.PermitIssued()
+                | f.OperationWithdrawn()
+            ):
+                operation = state.operations.get(fact.operation_id)
+                kind = _command_kind(fact, operation)
+                if operation is not None and kind is not None:
+                    out.append(_command(case, decision, partition, operation, kind))
+            case f.OperationInDoubt() | f.OperationEscalated() | f.OperationSettled() | f.OperationFailed():
+                operation = state.operations.get(fact.operation_id)
+                if operation is not None and operation.in_doubt_cause:
+                    out.append(_operation_question(case, decision, partition, operation))
+            case f.ObservationRecorded() if decision.reason == "STALE_OBSERVATION" and fact.subject_kind == "OPERATION":
+                operation = state.operations.get(fact.subject_id)
+                if operation is not None:
+                    out.append(_operation_question(case, decision, partition, operation))
+            case f.CommitmentProposed() | f.CommitmentChanged():
+                commitment = state.commitments.get(fact.commitment_id)
+                if commitment is not None:
+                    out.append(_row(decision, partition, commitment))
+                    question = _commitment_question(case, decision, partition, commitment, fact)
+                    if question is not None:
+                        out.append(question)
+            case _:
+                pass  # every other fact concerns the ledger and its readers only
+    return out
+
+
+def _command_kind(
+    fact: f.OperationOpened | f.OperationReady | f.AttemptStarted | f.PermitIssued | f.OperationWithdrawn,
+    operation: Operation | None,
+) -> CommandKind | None:
+    if isinstance(fact, f.OperationWithdrawn):
+        return "WITHDRAW"
+    if isinstance(fact, f.PermitIssued):
+        return "PERMIT"
+    if isinstance(fact, f.AttemptStarted):
+        return "PREPARE" if operation is not None and operation.phases == "TWO_PHASE" else "EXECUTE"
+    return {"VALIDATED": "PREPARE", "SUBMITTED": "EXECUTE"}.get(fact.status)  # type: ignore[return-value]
+
+
+def _command(case: Case, decision: Decision, partition: int, operation: Operation, kind: CommandKind) -> Command:
+    action = case.action_of(operation)
+    return Command(
+        kind=kind, operation_id=operation.operation_id, attempt=operation.attempt, generation=operation.generation,
+        intent_id=operation.intent_id, intent_version=operation.intent_version, plan_id=operation.plan_id,
+        step_id=operation.step_id, action=operation.action, business_key=operation.business_key,
+        arguments=operation.arguments, downstream=operation.downstream, executor=operation.executor,
+        worker=operation.permit_worker if kind == "PERMIT" else "", commitment_id=operation.commitment_id,
+        issued_at=decision.decided_at, permit_ms=action.permit_ms if action is not None else 0,
+        partition=partition, ledger_seq=decision.seq, epoch=decision.epoch,
+    )  # fmt: skip
+
+
+def _operation_question(case: Case, decision: Decision, partition: int, operation: Operation) -> InDoubtRequest:
+    kinds: dict[str, InDoubtKind] = {"ESCALATED": "HUMAN"}
+    known = case.downstream_of(operation)
+    open_question = operation.status in OPEN_OPERATION or decision.reason == "STALE_OBSERVATION"
+    return InDoubtRequest(
+        kind=kinds.get(operation.status, "RESOLVE_OPERATION" if open_question else "RESOLVED"),
+        subject_kind="OPERATION", subject_id=operation.operation_id, intent_id=operation.intent_id,
+        operation_id=operation.operation_id, action=operation.action, business_key=operation.business_key,
+        downstream=operation.downstream, capabilities=list(known.capabilities) if known is not None else [],
+        attempt=operation.attempt, cause=operation.in_doubt_cause or decision.reason,
+        external_ids=[operation.external_id] if operation.external_id else [], resource_refs=[],
+        since=operation.in_doubt_since or decision.decided_at, askable_from=case.quiet_from(operation),
+        deadline_at=operation.deadline_at, key_until=key_known_until(case, operation),
+        fresh=not case.is_fresh(operation), partition=partition, ledger_seq=decision.seq, epoch=decision.epoch,
+    )  # fmt: skip
+
+
+def _row(decision: Decision, partition: int, row: Commitment) -> CommitmentRow:
+    return CommitmentRow(
+        commitment_id=row.commitment_id, intent_id=row.intent_id, intent_version=row.intent_version,
+        goal_id=row.goal_id, owner_id=row.owner_id, status=row.status, obligation_type=row.obligation_type,
+        type_version=row.type_version, resource_refs=row.resource_refs, counterparty_refs=row.counterparty_refs,
+        quantity=row.quantity, attributes=row.attributes, operation_id=row.serving_operation or row.creating_operation,
+        created_at=row.created_at, due_at=row.due_at, valid_until=row.valid_until, evidence=row.evidence,
+        partition=partition, ledger_seq=decision.seq, epoch=decision.epoch,
+    )  # fmt: skip
+
+
+def _commitment_question(
+    case: Case, decision: Decision, partition: int, row: Commitment, fact: f.CommitmentProposed | f.CommitmentChanged
+) -> InDoubtRequest | None:
+    """Ask for the thing itself where an observation is waited for; say RESOLVED where one was."""
+    kind: InDoubtKind
+    if row.timer == "VERIFICATION" or row.status == "RECONCILIATION_REQUIRED":
+        kind = "VERIFY_RELEASE" if row.release_wanted else "VERIFY_COMMITMENT"
+    elif (row.status == "ACTIVE" or row.status in TERMINAL_COMMITMENT) and isinstance(fact, f.CommitmentChanged):
+        kind = "RESOLVED"
+    elif (
+        row.status == "RELEASE_PENDING"
+        and isinstance(fact, f.CommitmentChanged)
+        and fact.cause.startswith("release failed")
+    ):
+        kind = "VERIFY_RELEASE"  # a release that was refused may have found nothing to release
+    else:
+        return None
+    origin = case.state.operations.get(row.creating_operation or "")
+    serving = case.state.operations.get(row.serving_operation or "") or origin
+    if origin is None or serving is None:
+        return None  # an obligation that no operation of ours made: no downstream of ours can be asked
+    known = case.downstream_of(origin)
+    return InDoubtRequest(
+        kind=kind, subject_kind="COMMITMENT", subject_id=row.commitment_id, intent_id=row.intent_id,
+        operation_id=serving.operation_id, action=origin.action, business_key=origin.business_key,
+        downstream=origin.downstream, capabilities=list(known.capabilities) if known is not None else [],
+        attempt=serving.attempt, cause=fact.cause if isinstance(fact, f.CommitmentChanged) else "",
+        external_ids=[origin.external_id] if origin.external_id else [], resource_refs=row.resource_refs,
+        since=row.since, askable_from=case.quiet_from(serving) if serving.status in OPEN_OPERATION else 0,
+        deadline_at=row.deadline_at, key_until=None, fresh=False, partition=partition, ledger_seq=decision.seq,
+        epoch=decision.epoch,
+    )  # fmt: skip

@@ -1,0 +1,305 @@
+"""Plans and steps: what may be planned, what may be dispatched when, and when a step counts as done."""
+
+from joingate_processors.law import commitments, outcomes
+from joingate_processors.law.arrival import Ruling
+from joingate_processors.law.case import Case, refuse
+from joingate_processors.law.opening import commitment_for, digest, fill, opened, proposed
+from joingate_processors.law.state import Intent, Operation, PlanRow, Step, plan_key, step_key
+from joingate_schemas import claims as c
+from joingate_schemas import facts as f
+from joingate_schemas.catalogue import Action
+from joingate_schemas.facts import AnyFact
+from joingate_schemas.ids import digest_of, operation_id
+
+STEPS_MAX = 1_000
+_OPEN_OR_SETTLED: frozenset[f.OperationStatus] = f.OPEN_OPERATION | {"SETTLED"}
+
+
+# --- Plan ------------------------------------------------------------------------------------------------------------
+
+
+def plan(case: Case, claim: c.Plan) -> Ruling:
+    """A plan comes into force, or is kept as a candidate."""
+    if not claim.plan_id or not claim.steps or len(claim.steps) > STEPS_MAX:
+        refuse("MALFORMED", f"a plan needs a plan_id and 1 to {STEPS_MAX} steps", claim.plan_id)
+    intent = case.open_intent(claim.intent_id, claim.intent_version)
+    known = case.state.plans.get(plan_key(claim.intent_id, claim.plan_id))
+    details = _details(case, claim)
+    content = digest_of(claim.intent_version, claim.adopt, claim.replaces, [sorted(one.items()) for one in details],
+                        sorted(claim.commitments))  # fmt: skip
+    if known is not None and known.content_digest == content:
+        return Ruling("REPLAYED", "ALREADY_SO", f"plan {claim.plan_id} is {known.status}", claim.plan_id, known.status)
+    if known is not None:
+        refuse("PLAN_CONFLICT", f"plan {claim.plan_id} exists with other content", claim.plan_id, known.status)
+    if intent.status == "CANCELLED":
+        refuse("INTENT_CANCELLED", f"intent {claim.intent_id} was cancelled", claim.plan_id, intent.status)
+    if claim.adopt:
+        _check_replaces(case, intent, claim)
+    facts: list[AnyFact] = [
+        f.PlanRecorded(
+            intent_id=claim.intent_id, plan_id=claim.plan_id, intent_version=claim.intent_version,
+            status="ADOPTED" if claim.adopt else "CANDIDATE", replaces=claim.replaces, content_digest=content,
+            steps=details, commitments=claim.commitments,
+            deadline_at=case.now + case.catalogue.plan_progress_ms if claim.adopt else None,
+        )
+    ]  # fmt: skip
+    if claim.adopt and (intent.plan_id is not None or intent.operations_open or intent.commitments_open):
+        facts += _replan(case, intent, claim, details)
+    return Ruling("ACCEPTED", "OK", "", claim.plan_id, "ADOPTED" if claim.adopt else "CANDIDATE", facts)
+
+
+def _check_replaces(case: Case, intent: Intent, claim: c.Plan) -> None:
+    """`replaces` names the plan in force, or none. One that a higher version has ended may be named or left out."""
+    if claim.replaces == intent.plan_id:
+        return
+    if intent.plan_id is None and claim.replaces is not None:
+        named = case.state.plans.get(plan_key(intent.intent_id, claim.replaces))
+        if named is not None and named.status == "SUPERSEDED":
+            return
+    refuse("PLAN_CONFLICT", f"it replaces {claim.replaces}, but {intent.plan_id} is in force", claim.plan_id)
+
+
+def _details(case: Case, claim: c.Plan) -> list[f.StepDetail]:
+    """The steps with what the catalogue says of them, in the order that listing and REQUIRES edges give."""
+    steps: dict[str, c.PlanStep] = {}
+    for step in claim.steps:
+        if not step["step_id"]:
+            refuse("MALFORMED", "each step needs a step_id", claim.plan_id)
+        if step["step_id"] in steps:
+            refuse("DUPLICATE_STEP", f"two steps are called {step['step_id']}", claim.plan_id)
+        steps[step["step_id"]] = step
+    order = list(steps) if len(steps) == 1 else _ordered(claim, steps)
+    slots: dict[str, str] = {}
+    details: list[f.StepDetail] = []
+    for ordinal, step_id in enumerate(order):
+        detail = _detail(case, claim, steps[step_id], ordinal)
+        twin = slots.setdefault(detail["slot_id"], step_id)
+        if twin != step_id:
+            refuse("DUPLICATE_SLOT", f"steps {twin} and {step_id} are both {detail['action']} of "
+                   f"'{detail['business_key']}'", claim.plan_id)  # fmt: skip
+        details.append(detail)
+    return details
+
+
+def _detail(case: Case, claim: c.Plan, step: c.PlanStep, ordinal: int) -> f.StepDetail:
+    step_id = step["step_id"]
+    action = case.catalogue.actions.get(step["action"])
+    if action is None:
+        refuse("UNKNOWN_ACTION", f"step {step_id}: the catalogue has no action {step['action']}", claim.plan_id)
+    given = step.get("arguments", {})
+    arguments = given if len(given) < 2 else dict(sorted(given.items()))
+    business_key = step.get("business_key", "")
+    if not business_key and action.business_key:
+        business_key = fill(action.business_key, "", arguments)
+        if "{" in business_key:
+            refuse("MALFORMED", f"step {step_id}: its business key {action.business_key} needs arguments that are not "
+                   "given", claim.plan_id)  # fmt: skip
+    if action.effect == "OBSERVE":
+        # Looking has no lasting effect: what is looked at twice is two operations, told apart by plan and step.
+        business_key = f"{business_key}@{claim.plan_id}/{step_id}"
+    return {
+        "step_id": step_id, "ordinal": ordinal, "action": action.name, "business_key": business_key,
+        "slot_id": operation_id(claim.intent_id, action.name, business_key, 1), "arguments": arguments,
+        "goal_id": step.get("goal_id"), "edges": step.get("edges", []), "parallel": step.get("parallel", False),
+        "pivot": action.kind == "PIVOT", "irreversible": action.irreversible,
+        "commitments": step.get("commitments", []),
+    }  # fmt: skip
+
+
+def _ordered(claim: c.Plan, steps: dict[str, c.PlanStep]) -> list[str]:
+    """Step ids in listing order, moved behind what they require; CYCLE where that can't be."""
+    waits: dict[str, set[str]] = {}
+    for step_id, step in steps.items():
+        needs = set()
+        for edge in step.get("edges", []):
+            if edge["step_id"] not in steps:
+                refuse("UNKNOWN_STEP", f"step {step_id} has an edge to {edge['step_id']}", claim.plan_id)
+            if edge["kind"] == "REQUIRES":
+                needs.add(edge["step_id"])
+        waits[step_id] = needs
+    order: list[str] = []
+    placed: set[str] = set()
+    path: set[str] = set()
+
+    # An explicit stack, for a chain of a thousand steps must not meet the interpreter's recursion limit.
+    for root in steps:
+        stack = [root]
+        while stack:
+            step_id = stack[-1]
+            open_needs = [one for one in steps if one in waits[step_id] and one not in placed] if waits[step_id] else []
+            if step_id in placed:
+                stack.pop()
+            elif open_needs:
+                path.add(step_id)
+                if open_needs[0] in path or open_needs[0] == step_id:
+                    refuse("CYCLE", f"step {open_needs[0]} requires itself in the end", claim.plan_id)
+                stack.append(open_needs[0])
+            else:
+                placed.add(step_id)
+                path.discard(step_id)
+                order.append(stack.pop())
+    return order
+
+
+def _replan(case: Case, intent: Intent, claim: c.Plan, details: list[f.StepDetail]) -> list[AnyFact]:
+    """What the change of plan does: the old one ends, what had no permit is withdrawn, commitments are sorted out."""
+    facts: list[AnyFact] = []
+    if intent.plan_id is not None:
+        facts.append(
+            f.PlanEnded(intent_id=intent.intent_id, plan_id=intent.plan_id, status="SUPERSEDED", by=claim.plan_id)
+        )
+    facts += withdraw_unpermitted(case, intent, f"plan {claim.plan_id} was adopted")
+    withdrawn = {fact.operation_id for fact in facts if isinstance(fact, f.OperationWithdrawn)}
+    slots = {f"{one['action']}\x1f{one['business_key']}": one["arguments"] for one in details}
+    named = set(claim.commitments).union(*(one["commitments"] for one in details))
+    return facts + commitments.on_planned(case, intent, slots, named, withdrawn)
+
+
+def withdraw_unpermitted(case: Case, intent: Intent, cause: str) -> list[AnyFact]:
+    """Withdraw what was never allowed to act; discharging work goes on, and so does the tracking of what may act."""
+    facts: list[AnyFact] = []
+    if not intent.operations_open:
+        return facts
+    for one in case.state.open_operations.members(intent.intent_id):
+        operation = case.state.operations.get(one)
+        if operation is not None and operation.plan_id and operation.status in ("STAGED", "VALIDATED"):
+            facts += outcomes.withdraw(case, operation, cause)
+    return facts
+
+
+# --- Dispatch --------------------------------------------------------------------------------------------------------
+
+
+def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
+    """Start the step's operation, or say how the one that its slot has is doing."""
+    intent = case.open_intent(claim.intent_id, claim.intent_version)
+    plan, step = case.planned_step(intent, claim.plan_id, claim.step_id)
+    action = case.catalogue.actions.get(step.action)
+    if action is None:
+        refuse("UNKNOWN_ACTION", f"the catalogue in force has no action {step.action}")
+    arguments = _asked(action, step, claim.arguments)
+    current = case.slot_operation(step)
+    if current is not None and current.status in _OPEN_OR_SETTLED:
+        return _same_wish(claim, action, step, arguments, current)
+    generation = 1 if current is None else current.generation + 1
+    identity = (
+        step.slot_id if generation == 1 else operation_id(claim.intent_id, step.action, step.business_key, generation)
+    )
+    if claim.idempotency_key is not None and claim.idempotency_key != identity:
+        refuse("KEY_MISMATCH", f"the key of this wish is {identity}, not {claim.idempotency_key}", identity)
+    _check_order(case, intent, plan, step, identity)
+    commitment = commitment_for(action, claim.intent_id, step.business_key, arguments, generation)
+    operation = opened(
+        case, action, intent_id=claim.intent_id, intent_version=intent.version, plan_id=claim.plan_id,
+        step_id=claim.step_id, goal_id=step.goal_id, business_key=step.business_key, arguments=arguments,
+        generation=generation, commitment=commitment,
+    )  # fmt: skip
+    facts: list[AnyFact] = [operation]
+    if commitment is not None:
+        obligation = proposed(case, action, operation)
+        if obligation is not None:
+            facts.append(obligation)
+    return Ruling("ACCEPTED", "OK", "", operation.operation_id, operation.status, facts)
+
+
+def _asked(action: Action, step: Step, arguments: c.Arguments | None) -> c.Arguments:
+    """The arguments to act on: the plan's, or the claim's where they say the same or the plan left them open."""
+    if arguments is None or arguments == step.arguments:
+        return step.arguments
+    if step.arguments and digest(action, step.business_key, arguments) != digest(
+        action, step.business_key, step.arguments
+    ):
+        refuse("KEY_PAYLOAD_MISMATCH", f"step {step.step_id} was planned with other arguments", step.slot_id)
+    return dict(sorted(arguments.items()))
+
+
+def _same_wish(claim: c.Dispatch, action: Action, step: Step, arguments: c.Arguments, current: Operation) -> Ruling:
+    identity, status = current.operation_id, current.status
+    if claim.idempotency_key is not None and claim.idempotency_key != identity:
+        refuse("KEY_MISMATCH", f"this wish has the key {identity}, not {claim.idempotency_key}", identity, status)
+    if current.arguments != arguments and digest(action, step.business_key, arguments) != current.content_digest:
+        refuse("KEY_PAYLOAD_MISMATCH", f"operation {identity} was dispatched with other arguments", identity, status)
+    reason = "IN_DOUBT_PENDING" if status in ("IN_DOUBT", "ESCALATED") else "SAME_OPERATION"
+    return Ruling("REPLAYED", reason, f"operation {identity} is {status}", identity, status)
+
+
+def is_joined(case: Case, step: Step) -> bool:
+    """Whether the step's effect is there: settled and, where its action asks for it, verified."""
+    operation = case.slot_operation(step)
+    if operation is None or operation.status != "SETTLED":
+        return False
+    return not _unverified(case, operation)
+
+
+def _unverified(case: Case, operation: Operation) -> bool:
+    """Whether the action asks for an observation that is not in yet."""
+    action = case.action_of(operation)
+    if action is not None and action.verification and not operation.news:
+        return True
+    commitment = case.state.commitments.get(operation.commitment_id) if operation.commitment_id else None
+    return commitment is not None and commitment.status in ("PROPOSED", "UNKNOWN")
+
+
+def _check_order(case: Case, intent: Intent, plan: PlanRow, step: Step, identity: str) -> None:
+    """Everything required is joined, irreversible steps before it are, and a pivot comes last."""
+    steps = case.state.steps
+    for edge in step.edges:
+        if edge["kind"] not in ("REQUIRES", "CONFLICTS_WITH"):
+            continue
+        other = steps.get(step_key(intent.intent_id, plan.plan_id, edge["step_id"]))
+        if other is None:
+            continue
+        if edge["kind"] == "REQUIRES" and not is_joined(case, other):
+            refuse("DEPENDENCY_UNMET", f"step {step.step_id} requires {other.step_id}, which is not joined", identity)
+        if edge["kind"] == "CONFLICTS_WITH":
+            rival = case.slot_operation(other)
+            if rival is not None and rival.status in _OPEN_OR_SETTLED:
+                refuse("DEPENDENCY_UNMET", f"step {step.step_id} conflicts with {other.step_id}, which is "
+                       f"{rival.status}", identity)  # fmt: skip
+    if step.pivot:
+        _check_pivot(case, plan, step, identity)
+    barrier = step.barrier
+    while barrier is not None:
+        before = steps.get(step_key(intent.intent_id, plan.plan_id, barrier))
+        if before is None:
+            break
+        if not is_joined(case, before):
+            refuse("DEPENDENCY_UNMET", f"the irreversible step {before.step_id} before {step.step_id} is not joined",
+                   identity)  # fmt: skip
+        # What was dispatched under this plan had its own barriers checked then: the walk is short.
+        barrier = None if before.dispatched else before.barrier
+
+
+def _check_pivot(case: Case, plan: PlanRow, pivot: Step, identity: str) -> None:
+    """A pivot waits for every step before it; each plan walks this once a pivot, so a step's share stays constant."""
+    at = plan.first_step
+    while at is not None and at != pivot.step_id:
+        step = case.state.steps.get(step_key(plan.intent_id, plan.plan_id, at))
+        if step is None:
+            return
+        if not is_joined(case, step):
+            refuse("PIVOT_NOT_LAST", f"step {step.step_id} before the pivot {pivot.step_id} is not joined", identity)
+        at = step.following
+
+
+# --- Succeed ---------------------------------------------------------------------------------------------------------
+
+
+def succeed(case: Case, claim: c.Succeed) -> Ruling:
+    """Prose is not a commit (law 1): only a settled, verified operation makes a step succeed."""
+    intent = case.open_intent(claim.intent_id, claim.intent_version)
+    _, step = case.planned_step(intent, claim.plan_id, claim.step_id)
+    operation = case.slot_operation(step)
+    if operation is None:
+        refuse("NOT_COMMITTED", f"step {claim.step_id} was never dispatched", step.slot_id)
+    identity, status = operation.operation_id, operation.status
+    if status != "SETTLED":
+        refuse("NOT_COMMITTED", f"the operation of step {claim.step_id} is {status}", identity, status)
+    if step.succeeded and operation.claimed:
+        return Ruling("REPLAYED", "ALREADY_SO", f"step {claim.step_id} has succeeded", identity, status)
+    if _unverified(case, operation):
+        refuse("NOT_VERIFIED", f"step {claim.step_id} is committed, but not yet observed", identity, status)
+    fact = f.StepSucceeded(
+        intent_id=claim.intent_id, plan_id=claim.plan_id, step_id=claim.step_id, operation_id=identity
+    )
+    return Ruling("ACCEPTED", "OK", "", identity, status, [fact])

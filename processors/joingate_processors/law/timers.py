@@ -1,0 +1,165 @@
+"""What follows from a deadline. A timer that no longer fits its row decides nothing."""
+
+from typing import assert_never
+
+from joingate_processors.law import commitments, outcomes
+from joingate_processors.law.arrival import Ruling
+from joingate_processors.law.case import Case, refuse
+from joingate_processors.law.commitments import REMINDER_MS, change, kind_of, raise_orphan
+from joingate_processors.law.observations import key_known_until
+from joingate_processors.law.opening import ready
+from joingate_processors.law.state import Commitment, Operation, PlanRow
+from joingate_schemas import claims as c
+from joingate_schemas import facts as f
+from joingate_schemas.facts import AnyFact
+from joingate_schemas.ids import orphan_id
+
+_BACKOFF_DOUBLINGS_MAX = 7
+
+
+def timer_fired(case: Case, claim: c.TimerFired) -> Ruling:
+    """Decide what the passed deadline means for its subject."""
+    if claim.subject_kind == "OPERATION":
+        operation = case.state.operations.get(claim.subject_id)
+        if operation is not None and _fits(claim, operation):
+            return _operation(case, operation)
+    elif claim.subject_kind == "PLAN":
+        plan = case.state.plans.get(claim.subject_id)
+        if plan is not None and _fits(claim, plan):
+            return _plan(case, plan)
+    elif claim.subject_kind == "COMMITMENT":
+        commitment = case.state.commitments.get(claim.subject_id)
+        if commitment is not None and _fits(claim, commitment):
+            return _commitment(case, commitment)
+    refuse("ALREADY_RESOLVED", f"{claim.timer} of {claim.subject_id} is not waited for any more", claim.subject_id)
+
+
+def _fits(claim: c.TimerFired, row: Operation | PlanRow | Commitment) -> bool:
+    return row.timer == claim.timer and row.deadline_at == claim.due_at
+
+
+def _ruled(operation: Operation, status: f.OperationStatus, detail: str, facts: list[AnyFact]) -> Ruling:
+    return Ruling("ACCEPTED", "OK", detail, operation.operation_id, status, facts)
+
+
+def _operation(case: Case, operation: Operation) -> Ruling:
+    match operation.timer:
+        case "APPROVAL":
+            return _ruled(operation, "WITHDRAWN", "no approval in time",
+                          outcomes.withdraw(case, operation, "no approval in time"))  # fmt: skip
+        case "HOLD":
+            return _hold_passed(case, operation)
+        case "SILENCE":
+            return _silence(case, operation)
+        case "PERMIT":
+            facts = outcomes.doubt(case, operation, operation.attempt, "silence after the permit", [])
+            return _ruled(operation, "IN_DOUBT", "silence after the permit", facts)
+        case "IN_DOUBT" | "ESCALATION":
+            task = (
+                f"settle {operation.action} of {operation.business_key or operation.intent_id} (key "
+                f"{operation.operation_id}): ask {operation.downstream} whether it happened"
+            )
+            return _ruled(operation, "ESCALATED", task, [outcomes.escalate(case, operation, task, [])])
+        case "NONE" | "PROGRESS" | "DISPOSITION" | "RELEASE" | "VERIFICATION" | "RECONCILIATION" | "UNKNOWN":
+            refuse("ALREADY_RESOLVED", f"an operation has no timer {operation.timer}", operation.operation_id)
+        case _:
+            assert_never(operation.timer)
+
+
+def _hold_passed(case: Case, operation: Operation) -> Ruling:
+    action = case.action_of(operation)
+    stale = case.is_fresh(operation)
+    if action is None or stale:
+        cause = stale or "its action left the catalogue"
+        return _ruled(operation, "WITHDRAWN", cause, outcomes.withdraw(case, operation, cause))
+    status, timer, deadline = ready(case, action, operation.phases)
+    fact = f.OperationReady(operation_id=operation.operation_id, intent_id=operation.intent_id, status=status,
+                            timer=timer, deadline_at=deadline)  # fmt: skip
+    return _ruled(operation, status, "the hold window passed", [fact])
+
+
+def _silence(case: Case, operation: Operation) -> Ruling:
+    """Before a permit, or of a keyed one-phase send within the key's horizon: the next attempt. Else doubt."""
+    action = case.action_of(operation)
+    wait = action.silence_ms if action is not None else REMINDER_MS
+    harmless = not operation.permits or (action is not None and action.effect == "OBSERVE")
+    if not harmless:
+        key_until = key_known_until(case, operation)
+        window_open = key_until is None or case.now < key_until
+        if operation.attempt >= case.catalogue.silent_attempts_max or not window_open:
+            facts = outcomes.doubt(case, operation, operation.attempt, "silence", [])
+            return _ruled(operation, "IN_DOUBT", "silence", facts)
+    again = f.AttemptStarted(
+        operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=operation.attempt + 1,
+        cause="silence", timer="SILENCE",
+        deadline_at=case.now + (wait << min(operation.attempt, _BACKOFF_DOUBLINGS_MAX)),
+    )  # fmt: skip
+    return _ruled(operation, operation.status, "silence: the same operation, the next attempt", [again])
+
+
+def _plan(case: Case, plan: PlanRow) -> Ruling:
+    due = plan.progress_at + case.catalogue.plan_progress_ms
+    stalled_id = orphan_id("STALLED_PLAN", f"{plan.intent_id}/{plan.plan_id}")
+    facts: list[AnyFact]
+    if due > case.now:
+        facts = [f.PlanProgress(intent_id=plan.intent_id, plan_id=plan.plan_id, stalled=False,
+                                since=plan.progress_at, deadline_at=due)]  # fmt: skip
+        if plan.stalled:
+            facts.append(f.OrphanCleared(orphan_id=stalled_id, intent_id=plan.intent_id, cause="progress"))
+        return Ruling("ACCEPTED", "OK", "there was progress", plan.plan_id, plan.status, facts)
+    again = case.now + case.catalogue.plan_progress_ms
+    if not plan.steps_unjoined:
+        facts = [f.PlanProgress(intent_id=plan.intent_id, plan_id=plan.plan_id, stalled=False,
+                                since=plan.progress_at, deadline_at=again)]  # fmt: skip
+        return Ruling("ACCEPTED", "OK", "every step is joined", plan.plan_id, plan.status, facts)
+    facts = [f.PlanProgress(intent_id=plan.intent_id, plan_id=plan.plan_id, stalled=True, since=plan.progress_at,
+                            deadline_at=again)]  # fmt: skip
+    if not plan.stalled:
+        facts.append(
+            raise_orphan(case, "STALLED_PLAN", "PLAN", f"{plan.intent_id}/{plan.plan_id}", plan.intent_id,
+                         f"{plan.steps_unjoined} open joins and no progress",
+                         "look at its open steps; replan, compensate or cancel")
+        )  # fmt: skip
+    return Ruling("ACCEPTED", "OK", "open joins and no progress", plan.plan_id, plan.status, facts)
+
+
+def _commitment(case: Case, row: Commitment) -> Ruling:
+    kind = kind_of(case, row)
+    facts: list[AnyFact]
+    match row.timer:
+        case "DISPOSITION":
+            facts = commitments.give_up(case, row, "no plan took it up in time", ["plan"])
+        case "RELEASE":
+            facts = _release_again(case, row)
+        case "VERIFICATION" if row.release_wanted:
+            facts = _release_again(case, row)
+        case "VERIFICATION":
+            facts = commitments.reconcile(case, row, "nothing was observed in time")
+        case "RECONCILIATION":
+            facts = [
+                change(row, row.status, "still not reconciled", [], timer="RECONCILIATION",
+                       deadline_at=case.now + kind.reconciliation_ms),
+                raise_orphan(case, "OVERDUE", "COMMITMENT", row.commitment_id, row.intent_id,
+                             "its reconciliation is past its deadline", "ask the system of record, then override"),
+            ]  # fmt: skip
+        case _:
+            refuse("ALREADY_RESOLVED", f"a commitment has no timer {row.timer}", row.commitment_id)
+    after = next((fact.after for fact in facts if isinstance(fact, f.CommitmentChanged)), row.status)
+    return Ruling("ACCEPTED", "OK", "", row.commitment_id, after, facts)
+
+
+def _release_again(case: Case, row: Commitment) -> list[AnyFact]:
+    """Go on releasing, past the deadline too (then also an incident): giving up is not an ending."""
+    kind = kind_of(case, row)
+    overdue = row.release_deadline_at is not None and case.now >= row.release_deadline_at + kind.release_ms
+    facts: list[AnyFact] = []
+    if overdue:
+        facts.append(
+            raise_orphan(case, "OVERDUE", "COMMITMENT", row.commitment_id, row.intent_id,
+                         "its release is past its deadline", "release it by hand and override, with evidence")
+        )  # fmt: skip
+    serving = case.state.operations.get(row.serving_operation or "")
+    if serving is not None and serving.status in f.OPEN_OPERATION:
+        return [*facts, change(row, row.status, "its release goes on", [], timer="RELEASE",
+                               deadline_at=case.now + kind.release_ms)]  # fmt: skip
+    return facts + commitments.start_release(case, row, "release again", [])

@@ -1,0 +1,223 @@
+"""The loop of an executor: prepares, asks for the permit, acts once, and reports, whatever happens in between.
+
+What it promises. An effect starts only with a permit for this process, within the permit's time on this process's
+monotonic clock, counted from before Prepared was sent; or with an EXECUTE command. Before it starts, that is noted
+down on disk; the report and the end of the note are one write. So a crash before the note leaves no effect; a crash
+after it is reported IN_DOUBT at the next start, never acted on again. An exception in a handler is a doubt, not an
+abort. A pause of the whole process between the last check and the effect is not guarded: no executor can.
+"""
+
+import logging
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, assert_never
+
+from joingate_producers.commands import CommandStream, Received
+from joingate_producers.errors import JoinGateError
+from joingate_producers.handling import Applied, Doubt, Handlers, NotSent, Outcome, Refused
+from joingate_producers.outbox import Effect, Outbox
+from joingate_schemas.decisions import Command
+
+if TYPE_CHECKING:
+    from joingate_producers.executor import Executor
+
+log = logging.getLogger("joingate.producers")
+
+_POLL_S = 0.25
+# An EXECUTE older than its permit time and this skew between our clock and the broker's is not acted on: its effect
+# may have been made, and its key forgotten, by now.
+SKEW_MS_MAX = 300_000
+# So many commands may wait for a thread before no more are taken, and so many permits be asked for beyond the threads.
+_WAITING_MAX = 256
+
+
+def _effect(command: Command) -> Effect:
+    return Effect(command.operation_id, command.attempt, command.intent_id)
+
+
+class Worker:
+    """One run of an executor's loop. `handlers` by action; `threads` effects may be under way at once."""
+
+    def __init__(self, executor: "Executor", handlers: Handlers, group: str | None, threads: int) -> None:
+        outbox = executor.connection.outbox()
+        if outbox is None:
+            raise JoinGateError("An executor's loop needs an outbox, to note down what it is about to do: give one.")
+        self._executor = executor
+        self._outbox: Outbox = outbox
+        self._handlers = handlers
+        self._stream = CommandStream(executor.connection, executor.name, group)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="joingate-effect")
+        self._prepares_max = 2 * threads
+        self._lock = threading.Lock()
+        self._under_way: set[Future[None]] = set()
+        self._failure: BaseException | None = None
+        self._stopping = threading.Event()
+        # Permits asked for: when (monotonic seconds), and for how long that counts. Used by the loop's thread only.
+        self._asked: dict[Effect, tuple[float, float]] = {}
+        # PREPAREs that wait for their turn, one for each operation: a newer attempt's takes the older's place.
+        self._prepares: dict[str, Received] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Until `stop` is set, or something fails that makes it unsafe to go on, which is raised."""
+        try:
+            self._report_left_behind()
+            while not stop.is_set() and self._failure is None:
+                self._stream.hold(len(self._under_way) >= _WAITING_MAX)
+                for received in self._stream.poll(_POLL_S):
+                    self._take(received)
+                self._prepare_next()
+        finally:
+            self._stopping.set()
+            self._pool.shutdown(wait=True)
+            self._stream.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _report_left_behind(self) -> None:
+        """What an earlier process began and never reported: it may have happened or not."""
+        for effect in self._outbox.take_left_behind():
+            self._executor.in_doubt(
+                effect.intent_id,
+                effect.operation_id,
+                effect.attempt,
+                cause="the executor's process ended between the start of the effect and its report",
+            )
+
+    # --- commands, in the loop's thread ------------------------------------------------------------------------------
+
+    def _take(self, received: Received) -> None:
+        command = received.command
+        match command.kind:
+            case "PREPARE":
+                older = self._prepares.pop(command.operation_id, None)
+                if older is not None:
+                    self._stream.done(older)
+                self._prepares[command.operation_id] = received
+            case "PERMIT":
+                self._permitted(received)
+            case "EXECUTE":
+                self._execute(received)
+            case "WITHDRAW":
+                older = self._prepares.pop(command.operation_id, None)
+                if older is not None:
+                    self._stream.done(older)
+                self._asked.pop(_effect(command), None)
+                self._stream.done(received)
+            case "UNKNOWN":
+                log.warning("A command of a kind unknown to this release was dropped: %s.", command.operation_id)
+                self._stream.done(received)
+            case _:
+                assert_never(command.kind)
+
+    def _prepare_next(self) -> None:
+        """Ask for permits, for no more effects than will find a thread while their permits last."""
+        now = time.monotonic()
+        self._asked = {effect: (sent, lasts) for effect, (sent, lasts) in self._asked.items() if now < sent + lasts}
+        while self._prepares and len(self._asked) + len(self._under_way) < self._prepares_max:
+            received = self._prepares.pop(next(iter(self._prepares)))
+            command = received.command
+            if command.action in self._handlers:
+                self._asked[_effect(command)] = (time.monotonic(), command.permit_ms / 1000)
+                self._executor.prepared(command.intent_id, command.operation_id, command.attempt)
+            else:
+                self._give_back(command, f"this executor has no handler for the action {command.action}")
+            self._stream.done(received)
+
+    def _permitted(self, received: Received) -> None:
+        command = received.command
+        if command.worker != self._executor.worker:
+            self._stream.done(received)  # another process asked for it
+            return
+        sent, _ = self._asked.pop(_effect(command), (None, 0.0))
+        deadline = None if sent is None else sent + command.permit_ms / 1000
+        if deadline is None:
+            self._give_back(command, "the permit came for an attempt that was withdrawn, or asked for too long ago")
+            self._stream.done(received)
+        else:
+            self._start(received, deadline)
+
+    def _execute(self, received: Received) -> None:
+        command = received.command
+        age_ms = time.time() * 1000 - command.issued_at
+        if age_ms > command.permit_ms + SKEW_MS_MAX:
+            # Said of an old command, NOT_SENT would be a guess: another process may have acted on it.
+            log.warning("An EXECUTE of %s, %.0f s old, was dropped.", command.operation_id, age_ms / 1000)
+            self._stream.done(received)
+        elif command.action not in self._handlers:
+            self._give_back(command, f"this executor has no handler for the action {command.action}")
+            self._stream.done(received)
+        else:
+            self._start(received, None)
+
+    def _give_back(self, command: Command, why: str) -> None:
+        """This attempt will never be begun here: said, unless it was begun or given back before."""
+        if self._outbox.surrender(_effect(command)):
+            self._executor.abort(command.intent_id, command.operation_id, command.attempt, proof="NOT_SENT", error=why)
+
+    # --- effects, in the pool's threads ------------------------------------------------------------------------------
+
+    def _start(self, received: Received, deadline: float | None) -> None:
+        under_way = self._pool.submit(self._perform, received, deadline)
+        with self._lock:
+            self._under_way.add(under_way)
+        under_way.add_done_callback(self._ended)
+
+    def _ended(self, under_way: Future[None]) -> None:
+        with self._lock:
+            self._under_way.discard(under_way)
+            self._failure = self._failure or under_way.exception()
+
+    def _perform(self, received: Received, deadline: float | None) -> None:
+        """1. The last check. 2. The note on disk. 3. The effect. 4. The report. 5. The command is done."""
+        command = received.command
+        if deadline is None and self._stopping.is_set():
+            return  # not done: it comes again, to the next process
+        if deadline is not None and (self._stopping.is_set() or time.monotonic() >= deadline):
+            self._give_back(command, "the permit ran out before the effect was begun")
+        elif self._outbox.begin_effect(_effect(command)):
+            self._report(command, self._outcome(command))
+        else:
+            log.warning("Attempt %d of %s was begun before; not again.", command.attempt, command.operation_id)
+        self._stream.done(received)
+
+    def _outcome(self, command: Command) -> Outcome:
+        try:
+            outcome = self._handlers[command.action](command)
+        # Whatever a handler raises says nothing about the effect, so it is passed on as a doubt by that name.
+        except Exception as error:
+            log.exception("The handler of %s failed on operation %s.", command.action, command.operation_id)
+            return Doubt(cause=f"{type(error).__name__}: {error}"[:500])
+        if not isinstance(outcome, Applied | Refused | NotSent | Doubt):
+            return Doubt(cause=f"the handler returned {type(outcome).__name__}, which is no outcome")
+        return outcome
+
+    def _report(self, command: Command, outcome: Outcome) -> None:
+        intent_id, operation_id, attempt = command.intent_id, command.operation_id, command.attempt
+        match outcome:
+            case Applied():
+                self._executor.commit(
+                    intent_id,
+                    operation_id,
+                    attempt,
+                    external_id=outcome.external_id,
+                    evidence=outcome.evidence,
+                    result=outcome.result,
+                    idempotency_key=outcome.idempotency_key,
+                    caused_by=f"{command.partition}/{command.ledger_seq}",
+                )
+            case Refused() | NotSent():
+                self._executor.abort(
+                    intent_id,
+                    operation_id,
+                    attempt,
+                    proof="REFUSED" if isinstance(outcome, Refused) else "NOT_SENT",
+                    error=outcome.error,
+                    evidence=outcome.evidence,
+                )
+            case Doubt():
+                self._executor.in_doubt(
+                    intent_id, operation_id, attempt, cause=outcome.cause, evidence=outcome.evidence
+                )
+            case _:
+                assert_never(outcome)

@@ -1,0 +1,177 @@
+"""The room for rules between a catalogue's entries: names that must be declared, and declarations that can't be meant.
+
+Each rule yields what is wrong and where; nothing stops at the first.
+"""
+
+from collections.abc import Iterator, Mapping
+from string import Formatter
+from typing import TypeAlias, TypeVar, cast
+
+from joingate_schemas.catalogue_shape import (
+    NAME,
+    ActionShape,
+    DownstreamShape,
+    ObligationShape,
+    PrincipalShape,
+    ResourceShape,
+    Shape,
+)
+
+Place: TypeAlias = tuple[str | int, ...]
+Finding: TypeAlias = tuple[Place, str]
+S = TypeVar("S", bound=Shape)
+# What the gate adds to the arguments of an operation that undoes another one.
+_GIVEN = frozenset({"business_key", "external_id"})
+
+
+def lint(sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding]:
+    """Every breach of a rule among the entries. An entry that is None was of the wrong shape: only its name counts."""
+    for section, entries in sections.items():
+        for name in entries:
+            if not NAME.fullmatch(name):
+                yield (section, name), "a name has letters, digits, dots, dashes and underscores, at most 100"
+    for name, downstream in _of(sections, "downstreams", DownstreamShape):
+        yield from _downstream(("downstreams", name), downstream)
+    for name, action in _of(sections, "actions", ActionShape):
+        yield from _action(("actions", name), action, sections)
+    for name, obligation in _of(sections, "obligations", ObligationShape):
+        yield from _obligation(("obligations", name), obligation, sections)
+    for name, resource in _of(sections, "resources", ResourceShape):
+        if resource.capacity is not None and resource.mode != "CAPACITY":
+            yield ("resources", name, "capacity"), f"a resource of mode {resource.mode} has no capacity"
+    for name, principal in _of(sections, "principals", PrincipalShape):
+        yield from _principal(("principals", name), principal, sections)
+
+
+def _of(sections: Mapping[str, Mapping[str, Shape | None]], section: str, shape: type[S]) -> Iterator[tuple[str, S]]:
+    for name, entry in sections[section].items():
+        if entry is not None:
+            yield name, cast(S, entry)
+
+
+def _undeclared(place: Place, what: str, name: str | None, declared: Mapping[str, object]) -> Iterator[Finding]:
+    if name is not None and name not in declared:
+        known = ", ".join(sorted(declared)) or "none"
+        yield place, f"no {what} is called {name!r}; declared are: {known}"
+
+
+def _downstream(at: Place, downstream: DownstreamShape) -> Iterator[Finding]:
+    capabilities = downstream.capabilities
+    if not capabilities:
+        yield (
+            (*at, "capabilities"),
+            "say what it can be asked: IDEMPOTENT_KEY, LOOKUP, STATEMENT, or [NONE] for nothing",
+        )
+    if "NONE" in capabilities and len(capabilities) > 1:
+        yield (*at, "capabilities"), "NONE stands alone: it says that the downstream can be asked nothing"
+    if len(set(capabilities)) != len(capabilities):
+        yield (*at, "capabilities"), "a capability is named twice"
+    if downstream.key_horizon is not None and "IDEMPOTENT_KEY" not in capabilities:
+        yield (*at, "key_horizon"), "only a downstream with IDEMPOTENT_KEY has a key horizon"
+    if "STATEMENT" in capabilities and not downstream.statement_cut_off:
+        yield (*at, "statement_cut_off"), "with STATEMENT, say when a period closes, for instance 23:59 UTC"
+    if downstream.statement_cut_off and "STATEMENT" not in capabilities:
+        yield (*at, "statement_cut_off"), "only a downstream with STATEMENT has a cut-off"
+
+
+def _placeholders(template: str) -> list[str] | None:
+    """The names in braces of a template, or None if it is none."""
+    try:
+        parts = list(Formatter().parse(template))
+    except ValueError:
+        return None
+    if any(form or conversion or name == "" for _, name, form, conversion in parts):
+        return None
+    return [name for _, name, _, _ in parts if name is not None]
+
+
+def _is_amount(name: str) -> bool:
+    return name.lower() in ("amount", "sum", "value") or name.lower().endswith("_amount")
+
+
+def _template(at: Place, template: str, allowed: frozenset[str]) -> Iterator[Finding]:
+    names = _placeholders(template)
+    if names is None:
+        yield at, f"{template!r} is no template: write names of arguments in braces, as in {{fee_id}}"
+    for name in names or ():
+        if name not in allowed:
+            yield at, f"{{{name}}} is no declared argument; allowed are: {', '.join(sorted(allowed)) or 'none'}"
+
+
+def _action(at: Place, action: ActionShape, sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding]:
+    yield from _undeclared((*at, "downstream"), "downstream", action.downstream, sections["downstreams"])
+    yield from _undeclared((*at, "compensation"), "action", action.compensation, sections["actions"])
+    yield from _undeclared((*at, "obligation"), "obligation", action.obligation, sections["obligations"])
+    if action.compensation == at[-1]:
+        yield (*at, "compensation"), "an action can't compensate itself"
+    if action.kind == "COMPENSATABLE" and action.compensation is None:
+        yield (*at, "compensation"), "a COMPENSATABLE step names the action that undoes it"
+    if action.executor is not None and not NAME.fullmatch(action.executor):
+        yield (*at, "executor"), "an executor's name has letters, digits, dots, dashes and underscores, at most 100"
+    if action.effect == "OBSERVE":
+        for field in ("compensation", "obligation"):
+            if getattr(action, field) is not None:
+                yield (*at, field), f"an action that only observes has no {field}"
+        if action.kind != "RETRYABLE":
+            yield (*at, "kind"), "an action that only observes is RETRYABLE"
+    if action.approval != "N_OF_M" and action.approvals_needed != 1:
+        yield (*at, "approvals_needed"), "only the approval policy N_OF_M counts approvals"
+    if action.approval == "N_OF_M" and action.approvals_needed < 2:
+        yield (*at, "approvals_needed"), "N_OF_M needs at least 2 approvals"
+    yield from _identity(at, action)
+    yield from _resources(at, action, sections)
+
+
+def _identity(at: Place, action: ActionShape) -> Iterator[Finding]:
+    """What makes two wishes the same wish."""
+    names = frozenset(action.arguments)
+    for name in names:
+        if not NAME.fullmatch(name):
+            yield (*at, "arguments", name), "an argument's name has letters, digits, dots, dashes and underscores"
+    yield from _template((*at, "business_key"), action.business_key, names)
+    asked = [
+        name for name, shape in action.arguments.items() if _is_amount(name) and not (shape and shape.from_records)
+    ]
+    used = _placeholders(action.business_key) or []
+    if action.effect != "OBSERVE" and asked and not any(not _is_amount(name) for name in used):
+        yield (
+            (*at, "business_key"),
+            f"an amount ({asked[0]}) would be the only identity, so that two honest wishes of equal amount look the "
+            "same: name the business entity, as in {capture_id}",
+        )
+    for name in used:
+        shape = action.arguments.get(name)
+        if shape is not None and not shape.meaning:
+            yield (*at, "business_key"), f"{{{name}}} carries no meaning (meaning: false), so it can't be an identity"
+
+
+def _resources(at: Place, action: ActionShape, sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding]:
+    for number, reference in enumerate(action.resources):
+        place = (*at, "resources", number)
+        kind, colon, _ = reference.partition(":")
+        if not colon:
+            yield place, f"{reference!r} is no reference: write kind and name, as in window:{{business_key}}"
+        else:
+            yield from _undeclared(place, "resource", kind, sections["resources"])
+        yield from _template(place, reference, frozenset(action.arguments) | _GIVEN)
+
+
+def _obligation(
+    at: Place, obligation: ObligationShape, sections: Mapping[str, Mapping[str, Shape | None]]
+) -> Iterator[Finding]:
+    yield from _undeclared((*at, "release_action"), "action", obligation.release_action, sections["actions"])
+    if obligation.resolution == "UNKNOWN":
+        yield (*at, "resolution"), "UNKNOWN is what a release reads that does not know the class; declare a known one"
+    if obligation.resolution == "RELEASABLE" and obligation.release_action is None:
+        yield (*at, "release_action"), "a RELEASABLE obligation names the action that gives it back"
+    if obligation.late_success == "RELEASE" and obligation.release_action is None:
+        yield (*at, "late_success"), "RELEASE needs a release_action"
+
+
+def _principal(
+    at: Place, principal: PrincipalShape, sections: Mapping[str, Mapping[str, Shape | None]]
+) -> Iterator[Finding]:
+    if principal.role == "GATE":
+        yield (*at, "role"), "the gate is no principal: nobody else may speak for it"
+    for number, name in enumerate(principal.actions):
+        yield from _undeclared((*at, "actions", number), "action", name, sections["actions"])

@@ -1,0 +1,344 @@
+"""The reconciler over a real Kafka: what it never sees, what it answers, and that neither a kill nor an outage stops it."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from joingate.local_kafka import LocalKafka
+from joingate_schemas.claims import Observe
+from joingate_schemas.codec import Codec
+from joingate_schemas.decisions import InDoubtRequest
+from joingate_schemas.record import changed
+from joingate_schemas.topics import Topics, partition_for
+
+pytestmark = pytest.mark.broker
+
+PARTITIONS = 2
+DEADLINE_S = 45.0
+QUICK = {"backoff_ms_first": 50, "backoff_ms_max": 100, "settle_ms": 600_000, "clock_margin_ms": 0}
+Make = Callable[..., InDoubtRequest]
+
+
+def wait_for(what: str, condition: Callable[[], bool]) -> None:
+    """Wait until it holds; fail, saying what never came, at the deadline."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come within {DEADLINE_S:.0f} s"
+        time.sleep(0.02)
+
+
+class Source:
+    """A system of record that knows some keys, can be down, and remembers what it was asked about."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+        self.down = False
+        self.asked: list[str] = []
+        source = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, row = source.reply(unquote(self.path))
+                body = json.dumps(row).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Say nothing: `asked` is the log."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def reply(self, path: str) -> tuple[int, dict[str, Any]]:
+        key = path.removeprefix("/effects/by-key/")
+        if key == path:
+            return 200, {"effects": [], "as_of": 7}
+        self.asked.append(key)
+        if self.down:
+            return 503, {"error": "down"}
+        if key not in self.known:
+            return 404, {"state": "NOT_FOUND", "key": key, "as_of": 7}
+        return 200, {"state": "APPLIED", "key": key, "external_id": self.known[key], "matches": 1, "as_of": 7}
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Process:
+    """The reconciler as a child process, with what it says of itself."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        script = Path(__file__).with_name("reconcile_process.py")
+        self._child = subprocess.Popen([sys.executable, str(script), json.dumps(settings)], stdout=subprocess.PIPE)
+        self.statuses: list[dict[str, Any]] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            self.statuses.append(json.loads(line))
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return self.statuses[-1] if self.statuses else {"phase": "", "problem": ""}
+
+    def kill(self) -> None:
+        self._child.kill()
+        self._child.wait()
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self._child.send_signal(number)
+        return self._child.wait(timeout=DEADLINE_S)
+
+    @property
+    def running(self) -> bool:
+        return self._child.poll() is None
+
+
+class World:
+    """A broker, a source, and at most one reconciler at a time between them."""
+
+    def __init__(self, bootstrap: str, prefix: str, state_dir: Path, source: Source) -> None:
+        self.bootstrap, self.topics, self.source = bootstrap, Topics(prefix), source
+        self.codec = Codec()
+        self.settings: dict[str, Any] = {
+            "bootstrap_servers": bootstrap,
+            "prefix": prefix,
+            "state_dir": str(state_dir),
+            "downstreams": {"bank": source.url},
+            "policy": QUICK,
+        }
+        self._processes: list[Process] = []
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.topics.create(bootstrap, PARTITIONS)
+        self._claims: list[Observe] = []
+        self._reader = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "none", "isolation.level": "read_committed"}
+        )
+        self._reader.assign([TopicPartition(self.topics.observations, each, 0) for each in range(PARTITIONS)])
+
+    def start(self) -> Process:
+        process = Process(self.settings)
+        self._processes.append(process)
+        return process
+
+    def close(self) -> None:
+        self._reader.close()
+        for process in self._processes:
+            if process.running:
+                process.kill()
+
+    def transaction(self, *requests: InDoubtRequest, commit: bool = True, compression: str = "none") -> None:
+        """Write as a gate does: in one transaction, which ends well or not."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "transactional.id": self.topics.prefix + "gate",
+                "partitioner": "murmur2_random",
+                "compression.type": compression,
+            }
+        )
+        producer.init_transactions(DEADLINE_S)
+        producer.begin_transaction()
+        for request in requests:
+            request = changed(request, partition=partition_for(request.intent_id.encode(), PARTITIONS))
+            producer.produce(self.topics.in_doubt, self.codec.encode(request), request.intent_id.encode())
+        producer.flush(DEADLINE_S)
+        if commit:
+            producer.commit_transaction(DEADLINE_S)
+        else:
+            producer.abort_transaction(DEADLINE_S)
+
+    def await_claims(self, count: int) -> list[Observe]:
+        """The first `count` claims on the topic of observations, each checked to lie where its key belongs."""
+
+        def enough() -> bool:
+            message = self._reader.poll(0.1)
+            # An error here is the reader's trouble with a broker that is away or new: it tries again by itself.
+            if message is not None and message.error() is None:
+                claim = self.codec.decode(message.value())
+                assert isinstance(claim, Observe)
+                assert message.key() == claim.intent_id.encode()
+                assert partition_for(message.key(), PARTITIONS) == message.partition()
+                self._claims.append(claim)
+            return len(self._claims) >= count
+
+        wait_for(f"{count} claims", enough)
+        return list(self._claims)
+
+    def position(self, partition: int) -> int:
+        """Up to where the reconciler's group has committed; -1001 where it has not."""
+        asked = ConsumerGroupTopicPartitions(
+            self.topics.prefix + "reconciler", [TopicPartition(self.topics.in_doubt, partition)]
+        )
+        (answer,) = self._admin.list_consumer_group_offsets([asked]).values()
+        return int(answer.result(timeout=DEADLINE_S).topic_partitions[0].offset)
+
+
+@pytest.fixture
+def source() -> Iterator[Source]:
+    source = Source()
+    yield source
+    source.close()
+
+
+@pytest.fixture
+def world(bootstrap: str, topic_prefix: str, tmp_path: Path, source: Source) -> Iterator[World]:
+    world = World(bootstrap, topic_prefix, tmp_path / "state", source)
+    yield world
+    world.close()
+
+
+def test_a_request_of_an_aborted_transaction_is_never_asked_about(world: World, make_request: Make) -> None:
+    """C16, on Faust's path, in each compression: a transaction aborted, an empty one, and one that committed."""
+    seq = 0
+    for compression in ("none", "gzip", "snappy", "lz4", "zstd"):
+        seq += 2
+        aborted, good = f"aborted-{compression}", f"good-{compression}"
+        world.source.known |= {aborted: "bank-0", good: f"bank-{seq}"}
+        world.transaction(
+            make_request(subject_id=aborted, ledger_seq=seq - 1), commit=False, compression=compression
+        )
+        world.transaction(commit=False)
+        world.transaction(make_request(subject_id=good, ledger_seq=seq), compression=compression)
+    world.start()
+    claims = world.await_claims(5)
+    assert {claim.subject_id: claim.external_ids for claim in claims} == {
+        f"good-{name}": [f"bank-{2 * n}"] for n, name in enumerate(("none", "gzip", "snappy", "lz4", "zstd"), 1)
+    }
+    assert {claim.finding for claim in claims} == {"PRESENT"}
+    assert not [key for key in world.source.asked if key.startswith("aborted")]
+
+
+def test_positions_move_past_the_gaps_that_transactions_leave(world: World, make_request: Make) -> None:
+    """Otherwise every restart would read everything again, more each time: markers and aborted records are gaps."""
+    requests = [make_request(subject_id=f"op-{n}", ledger_seq=n) for n in range(1, 7)]
+    world.source.known = {request.subject_id: "bank-1" for request in requests}
+    world.transaction(requests[0])
+    world.transaction(requests[1], commit=False)
+    process = world.start()
+    for request in requests[2:4]:
+        world.transaction(request)
+    world.await_claims(3)
+    process.end()
+    world.transaction(requests[4], commit=False)
+    world.transaction(requests[5])
+    world.start()
+    world.await_claims(4)
+    # Six records and their six markers; the last marker lies behind the last record that anyone is given.
+    partition = partition_for(requests[0].intent_id.encode(), PARTITIONS)
+    wait_for("the last position", lambda: world.position(partition) == 11)
+
+
+@pytest.mark.parametrize("disk", ["kept", "lost"])
+def test_a_killed_reconciler_goes_on_where_it_was(
+    world: World, make_request: Make, tmp_path: Path, disk: str
+) -> None:
+    """`kill -9` with a question open: asked again after the restart, from the disk or from the changelog alone."""
+    world.source.down = True
+    other = make_request(subject_id="op-2", intent_id="acme/fee/3")  # an intent of the other partition
+    world.transaction(make_request(), other)
+    process = world.start()
+    wait_for("both questions", lambda: {"op-1", "op-2"} <= set(world.source.asked))
+    for partition in range(PARTITIONS):
+        wait_for("the position", lambda partition=partition: world.position(partition) > 0)  # type: ignore[misc]
+    process.kill()
+    world.source.down, world.source.known = False, {"op-1": "bank-1", "op-2": "bank-2"}
+    if disk == "lost":
+        world.settings["state_dir"] = str(tmp_path / "another")
+    again = world.start()
+    claims = world.await_claims(2)
+    assert {claim.subject_id: claim.external_ids for claim in claims} == {"op-1": ["bank-1"], "op-2": ["bank-2"]}
+    assert again.end() == 0
+
+
+def test_a_resolved_subject_is_asked_about_no_more_and_its_neighbour_still_is(
+    world: World, make_request: Make
+) -> None:
+    world.source.down = True
+    world.start()
+    world.transaction(make_request(ledger_seq=1), make_request(subject_id="op-2", ledger_seq=2))
+    wait_for("both questions", lambda: {"op-1", "op-2"} <= set(world.source.asked))
+    world.transaction(make_request(kind="RESOLVED", ledger_seq=3), make_request(subject_id="op-3", ledger_seq=4))
+    wait_for("the question behind it", lambda: "op-3" in world.source.asked)
+    before, neighbour = world.source.asked.count("op-1"), world.source.asked.count("op-2")
+    wait_for("more questions", lambda: world.source.asked.count("op-2") >= neighbour + 5)
+    # One may have been on its way.
+    assert world.source.asked.count("op-1") <= before + 1
+
+
+def test_a_subject_that_is_not_found_twice_is_said_to_be_absent_with_both_looks(
+    world: World, make_request: Make
+) -> None:
+    world.start()
+    world.transaction(make_request())
+    (claim,) = world.await_claims(1)
+    assert (claim.finding, claim.proof, claim.source_version) == ("ABSENT", "SECOND_LOOK", 7)
+    assert world.source.asked.count("op-1") == 2
+
+
+def test_a_downstream_without_an_address_and_a_record_of_another_kind_hold_up_nothing(
+    world: World, make_request: Make
+) -> None:
+    world.source.known = {"op-1": "bank-1"}
+    process = world.start()
+    producer = Producer({"bootstrap.servers": world.bootstrap, "partitioner": "murmur2_random"})
+    producer.produce(world.topics.in_doubt, b"\x00\xff\xff", b"acme/fee/1")
+    producer.flush(DEADLINE_S)
+    world.transaction(make_request(subject_id="op-9", downstream="elsewhere"), make_request(ledger_seq=2))
+    assert [claim.subject_id for claim in world.await_claims(1)] == ["op-1"]
+    wait_for("the status", lambda: process.status["unconfigured"] == ["elsewhere"])
+    assert (process.status["undecodable"], process.status["open"]) == (1, 2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order(world: World, number: int) -> None:
+    process = world.start()
+    wait_for("the start", lambda: process.status["phase"] == "RUNNING")
+    assert process.end(number) == 0
+    wait_for("its last word", lambda: process.status["phase"] == "STOPPED")
+
+
+def test_a_broker_that_goes_away_is_said_to_be_away_and_comes_back(
+    topic_prefix: str, tmp_path: Path, source: Source, make_request: Make
+) -> None:
+    """Away before the start, and away in the middle: a sentence each time, and the work goes on."""
+    source.known = {"op-1": "bank-1", "op-2": "bank-2"}
+    with LocalKafka() as kafka:
+        world = World(kafka.bootstrap_servers, topic_prefix, tmp_path / "state", source)
+        kafka.kill()
+        try:
+            process = world.start()
+            wait_for("the first sentence", lambda: process.status["phase"] == "BROKER_AWAY")
+            assert kafka.bootstrap_servers in process.status["problem"]
+            print("r", time.monotonic()); kafka.restart(); print("R", time.monotonic())
+            world.transaction(make_request(ledger_seq=1))
+            assert [claim.subject_id for claim in world.await_claims(1)] == ["op-1"]
+            print("t", time.monotonic()); kafka.kill()
+            wait_for("the second sentence", lambda: process.status["phase"] == "BROKER_AWAY")
+            print("r", time.monotonic()); kafka.restart(); print("R", time.monotonic())
+            world.transaction(make_request(subject_id="op-2", ledger_seq=2))
+            assert [claim.subject_id for claim in world.await_claims(2)] == ["op-1", "op-2"]
+            print("t", time.monotonic()); kafka.kill()
+            assert process.end() == 0
+        finally:
+            world.close()
