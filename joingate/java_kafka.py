@@ -87,25 +87,32 @@ def fetch_jars() -> Path:
 
     Raises KafkaUnavailableError when Maven is missing or fails.
     """
-    jars = jars_folder()
+    return fetch_with_maven(f"Apache Kafka {KAFKA_VERSION}", jars_folder(), _POM, "about 50 MB")
+
+
+def fetch_with_maven(what: str, jars: Path, pom: str, size: str) -> Path:
+    """The folder `jars`, filled on first use with what `pom` names; `what` and `size` are for the person who waits.
+
+    Raises KafkaUnavailableError when Maven is missing or fails.
+    """
     if jars.is_dir():
         return jars
-    with file_lock(cache_root() / f"kafka-{KAFKA_VERSION}.lock"):
+    with file_lock(jars.with_name(f"{jars.name}.lock")):
         if jars.is_dir():
             return jars
         maven = shutil.which("mvn")
         if maven is None:
-            raise KafkaUnavailableError(f"Apache Kafka {KAFKA_VERSION} is not in the cache yet: install Maven (mvn).")
-        progress(f"fetching Apache Kafka {KAFKA_VERSION} with Maven, once (about 50 MB)")
+            raise KafkaUnavailableError(f"{what} is not in the cache yet: install Maven (mvn).")
+        progress(f"fetching {what} with Maven, once ({size})")
         # Fetch aside and rename: a run that is cut short leaves no half-filled folder under the real name.
-        with tempfile.TemporaryDirectory(dir=cache_root(), prefix="fetch-") as work:
-            Path(work, "pom.xml").write_text(_POM)
+        with tempfile.TemporaryDirectory(dir=jars.parent, prefix="fetch-") as work:
+            Path(work, "pom.xml").write_text(pom)
             command = [maven, "-q", "-B", _MAVEN_GOAL, "-DincludeScope=runtime", "-DoutputDirectory=libs"]
             done = subprocess.run(
                 command, cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
             )
             if done.returncode != 0:
                 errors = [line for line in done.stdout.splitlines() if "ERROR" in line] or ["it said nothing"]
-                raise KafkaUnavailableError(f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {errors[0]}")
+                raise KafkaUnavailableError(f"Maven could not fetch {what}: {errors[0]}")
             Path(work, "libs").rename(jars)
     return jars

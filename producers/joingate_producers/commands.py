@@ -1,4 +1,4 @@
-"""The stream of an executor's commands: committed ones only, each once, in order, none from a gate that was replaced."""
+"""The stream of an executor's commands: committed ones only, each once, in order, none of a gate that was replaced."""
 
 import logging
 import threading

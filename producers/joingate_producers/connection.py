@@ -76,7 +76,13 @@ class Connection:
         self._closed = False
         self._outbox_choice = outbox
         self._outbox = self._found_outbox()
-        self._sender = Sender(self.wire.outlet, self.settings.in_flight_max)
+        try:
+            self._sender = Sender(self.wire.outlet, self.settings.in_flight_max)
+        except BaseException:
+            # Nobody could close what was never made, and the outbox would stay locked.
+            if self._outbox is not None:
+                self._outbox.close()
+            raise
         self._reader = VerdictReader(
             make_tail=lambda: self.wire.tail(self.topics.ledger),
             codec=self.codec,
@@ -148,6 +154,10 @@ class Connection:
         """Send the same claim again, byte for byte: decided once, answered as often as it is sent."""
         return self._submit(topic, pending.claim, pending.value, durable, pending.partition, None)
 
+    def can_encode(self, claim: AnyClaim) -> None:
+        """Nothing, if such a claim can be encoded now. Raises Unreachable if the schema registry can't be asked."""
+        self._encoded(claim)
+
     def _encoded(self, claim: AnyClaim) -> bytes:
         kind = type(claim).__name__
         try:
@@ -171,9 +181,9 @@ class Connection:
         partition: int,
         ends: tuple[str, int] | None,
     ) -> PendingVerdict:
-        self._sender.check_room()
-        key = claim.intent_id.encode()
         outbox = self.outbox() if durable else None
+        self._sender.check_room(outbox is not None)
+        key = claim.intent_id.encode()
         number = outbox.put(claim.claim_id, topic, partition, key, value, ends) if outbox is not None else None
         answer = self._reader.expect(claim.intent_id, claim.claim_id, partition)
         if not self.settings.verdicts:

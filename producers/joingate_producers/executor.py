@@ -124,5 +124,15 @@ class Executor(RoleClient):
         """
         Worker(self, handlers, group=group, threads=threads).run(stop)
 
+    def warm_up(self) -> None:
+        """Make sure that outcomes can be written, before anything is done of which there would be one to write.
+
+        Raises Unreachable if a schema registry is configured and can't be asked.
+        """
+        subject = {**self._common("warm-up", None), "operation_id": "warm-up", "attempt": 1}
+        self.connection.can_encode(Prepared(**subject, executor="warm-up"))
+        for outcome in (Commit, Abort, InDoubt):
+            self.connection.can_encode(outcome(**subject, evidence=[]))
+
     def _report(self, claim: Commit | Abort | InDoubt) -> PendingVerdict:
         return self._submit(claim, ends=(claim.operation_id, claim.attempt))

@@ -6,13 +6,14 @@ reason to begin elsewhere.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from joingate_producers.errors import LedgerBroken, Unreachable
+from joingate_producers.errors import JoinGateError, LedgerBroken, Unreachable
 from joingate_producers.settings import Settings
 from joingate_producers.wire import Delivery, Fate, Report, Row
 
@@ -35,6 +36,15 @@ _REFUSALS = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
+
+
+@contextmanager
+def _settings_that_fit() -> Iterator[None]:
+    """The library's complaint about a setting, as a sentence."""
+    try:
+        yield
+    except (KafkaException, ValueError, TypeError) as error:
+        raise JoinGateError(f"A setting for the Kafka client does not fit: {error}. Mend `client`.") from error
 
 
 def _base(settings: Settings) -> dict[str, str | int | float | bool]:
@@ -72,7 +82,7 @@ class KafkaOutlet:
                 "message.timeout.ms": round(settings.delivery_timeout_s * 1000),
                 "linger.ms": 2,
                 # The sender bounds what is in flight; the library's own bound must not be the narrower one.
-                "queue.buffering.max.messages": settings.in_flight_max + 1_000,
+                "queue.buffering.max.messages": settings.in_flight_max + settings.outbox_claims_max,
             }
         )
 
@@ -267,10 +277,13 @@ class KafkaWire:
         return _partitions(client, topic, self._settings, timeout_s)
 
     def outlet(self) -> KafkaOutlet:
-        return KafkaOutlet(self._settings)
+        with _settings_that_fit():
+            return KafkaOutlet(self._settings)
 
     def tail(self, topic: str) -> KafkaTail:
-        return KafkaTail(self._settings, topic)
+        with _settings_that_fit():
+            return KafkaTail(self._settings, topic)
 
     def commands(self, topic: str, group: str, lost: Callable[[frozenset[int]], None]) -> KafkaCommands:
-        return KafkaCommands(self._settings, topic, group, lost)
+        with _settings_that_fit():
+            return KafkaCommands(self._settings, topic, group, lost)

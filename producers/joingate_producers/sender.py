@@ -58,18 +58,21 @@ class Sender:
         self._thread.start()
 
     def send(self, parcel: Parcel) -> None:
-        """Take the parcel on. Raises OutboxFull when too many are on their way, and ConnectionClosed."""
+        """Take the parcel on. Raises ConnectionClosed, and OutboxFull when too many are on their way.
+
+        What the outbox keeps always finds room: its number is bounded there, and an outcome must not be turned away.
+        """
         with self._changed:
-            self.check_room()
+            self.check_room(parcel.kept)
             self._unsettled[parcel] = None
             if self._released:
                 self._hand_over(parcel)
 
-    def check_room(self) -> None:
+    def check_room(self, kept: bool) -> None:
         """Raises what `send` would raise now."""
         if self._closed:
             raise ConnectionClosed("The connection is closed, so nothing can be sent through it: open a new one.")
-        if len(self._unsettled) >= self._in_flight_max:
+        if not kept and len(self._unsettled) >= self._in_flight_max:
             raise OutboxFull(
                 f"{len(self._unsettled)} claims wait for the broker, which is all that may (in_flight_max): "
                 "wait for verdicts before sending more."

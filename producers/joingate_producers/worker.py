@@ -11,12 +11,14 @@ import logging
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from joingate_producers.commands import CommandStream, Received
-from joingate_producers.errors import JoinGateError
+from joingate_producers.errors import InvalidClaim, JoinGateError
 from joingate_producers.handling import Applied, Doubt, Handlers, NotSent, Outcome, Refused
 from joingate_producers.outbox import Effect, Outbox
+from joingate_producers.verdicts import PendingVerdict
 from joingate_schemas.decisions import Command
 
 if TYPE_CHECKING:
@@ -28,12 +30,26 @@ _POLL_S = 0.25
 # An EXECUTE older than its permit time and this skew between our clock and the broker's is not acted on: its effect
 # may have been made, and its key forgotten, by now.
 SKEW_MS_MAX = 300_000
-# So many commands may wait for a thread before no more are taken, and so many permits be asked for beyond the threads.
+# So many commands may wait for a thread before no more are taken.
 _WAITING_MAX = 256
 
 
 def _effect(command: Command) -> Effect:
     return Effect(command.operation_id, command.attempt, command.intent_id)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A permit that was asked for: when (monotonic, taken before the asking), and how long it will last from then."""
+
+    at_s: float
+    lasts_s: float
+    pending: PendingVerdict | None = None
+
+    def is_open(self, now_s: float) -> bool:
+        """Whether the permit may still come in time."""
+        verdict = self.pending.verdict if self.pending is not None else None
+        return now_s < self.at_s + self.lasts_s and not (verdict is not None and verdict.refused)
 
 
 class Worker:
@@ -53,14 +69,15 @@ class Worker:
         self._under_way: set[Future[None]] = set()
         self._failure: BaseException | None = None
         self._stopping = threading.Event()
-        # Permits asked for: when (monotonic seconds), and for how long that counts. Used by the loop's thread only.
-        self._asked: dict[Effect, tuple[float, float]] = {}
+        # Permits asked for. Used by the loop's thread only.
+        self._asked: dict[Effect, _Asked] = {}
         # PREPAREs that wait for their turn, one for each operation: a newer attempt's takes the older's place.
         self._prepares: dict[str, Received] = {}
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set, or something fails that makes it unsafe to go on, which is raised."""
         try:
+            self._executor.warm_up()
             self._report_left_behind()
             while not stop.is_set() and self._failure is None:
                 self._stream.hold(len(self._under_way) >= _WAITING_MAX)
@@ -112,14 +129,15 @@ class Worker:
 
     def _prepare_next(self) -> None:
         """Ask for permits, for no more effects than will find a thread while their permits last."""
-        now = time.monotonic()
-        self._asked = {effect: (sent, lasts) for effect, (sent, lasts) in self._asked.items() if now < sent + lasts}
+        now_s = time.monotonic()
+        self._asked = {effect: asked for effect, asked in self._asked.items() if asked.is_open(now_s)}
         while self._prepares and len(self._asked) + len(self._under_way) < self._prepares_max:
             received = self._prepares.pop(next(iter(self._prepares)))
             command = received.command
             if command.action in self._handlers:
-                self._asked[_effect(command)] = (time.monotonic(), command.permit_ms / 1000)
-                self._executor.prepared(command.intent_id, command.operation_id, command.attempt)
+                now_s, lasts_s = time.monotonic(), command.permit_ms / 1000
+                pending = self._executor.prepared(command.intent_id, command.operation_id, command.attempt)
+                self._asked[_effect(command)] = _Asked(now_s, lasts_s, pending)
             else:
                 self._give_back(command, f"this executor has no handler for the action {command.action}")
             self._stream.done(received)
@@ -129,13 +147,12 @@ class Worker:
         if command.worker != self._executor.worker:
             self._stream.done(received)  # another process asked for it
             return
-        sent, _ = self._asked.pop(_effect(command), (None, 0.0))
-        deadline = None if sent is None else sent + command.permit_ms / 1000
-        if deadline is None:
+        asked = self._asked.pop(_effect(command), None)
+        if asked is None:
             self._give_back(command, "the permit came for an attempt that was withdrawn, or asked for too long ago")
             self._stream.done(received)
         else:
-            self._start(received, deadline)
+            self._start(received, asked.at_s + command.permit_ms / 1000)
 
     def _execute(self, received: Received) -> None:
         command = received.command
@@ -183,7 +200,7 @@ class Worker:
 
     def _outcome(self, command: Command) -> Outcome:
         try:
-            outcome = self._handlers[command.action](command)
+            outcome: object = self._handlers[command.action](command)
         # Whatever a handler raises says nothing about the effect, so it is passed on as a doubt by that name.
         except Exception as error:
             log.exception("The handler of %s failed on operation %s.", command.action, command.operation_id)
@@ -193,6 +210,14 @@ class Worker:
         return outcome
 
     def _report(self, command: Command, outcome: Outcome) -> None:
+        try:
+            self._tell(command, outcome)
+        except InvalidClaim as error:
+            # The effect may be there, and what was said of it can't be written: that much can be told.
+            log.error("The outcome of operation %s can't be reported as it is: %s", command.operation_id, error)
+            self._tell(command, Doubt(cause=f"its {type(outcome).__name__} could not be reported: {error.field}"))
+
+    def _tell(self, command: Command, outcome: Outcome) -> None:
         intent_id, operation_id, attempt = command.intent_id, command.operation_id, command.attempt
         match outcome:
             case Applied():

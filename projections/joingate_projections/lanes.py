@@ -66,6 +66,7 @@ class Lane(ABC):
         self._reread = position is not None
         self._end: int | None = None  # Where reading met the end of what is readable.
         self._high = 0
+        self._trimmed_to = 0
         self._fault = ""
 
     @property
@@ -79,24 +80,16 @@ class Lane(ABC):
         Raises Fault when what was folded and what the topic holds cannot be joined.
         """
         self._high = high
+        self._trimmed_to = low
         if self.position is None:
-            if low > 0:
-                raise Fault(
-                    f"Projections need {self.named} from its start, but it begins at offset {low}: older records were "
-                    "deleted. Restore the topic, or use a store that had folded them."
-                )
-            return 0
+            return low
         if self.position.offset >= high:
             raise Fault(
                 f"The projections hold {self.named} up to offset {self.position.offset}, but it ends at {high}: the "
                 f"topic was made anew or cut off. {REBUILD}"
             )
-        if self.position.offset + 1 < low:
-            raise Fault(
-                f"The projections hold {self.named} up to offset {self.position.offset}, but it begins at {low}: the "
-                "records between were deleted before they were folded. Restore the topic, or use a store that had "
-                "folded them."
-            )
+        # Below the start there may be nothing but the marks of transactions: whether a record is missing is for the
+        # checks of the next one to say.
         self._reread = self.position.offset >= low
         return max(low, self.position.offset)
 
@@ -176,12 +169,30 @@ class LedgerLane(Lane):
         if position is not None:
             self._guard = LedgerGuard(position.seq, bytes.fromhex(position.digest), position.epoch, name=name)
 
+    def start(self, low: int, high: int) -> int:
+        """As any lane's, but folding begins with the first decision or not at all."""
+        if self.position is None and low > 0:
+            raise Fault(
+                f"Projections need {self.named} from its start, but it begins at offset {low}: older records were "
+                "deleted. Restore the topic, or use a store that had folded them."
+            )
+        return super().start(low, high)
+
+    def _deleted(self) -> str:
+        """What else there is to say about a record that does not come next."""
+        if self.position is None or self.position.offset >= self._trimmed_to:
+            return ""
+        return (
+            f" The topic begins at offset {self._trimmed_to} now: records were deleted before they were folded. "
+            "Restore it, or use a store that had folded them."
+        )
+
     def _fold(self, batch: Batch, codec: Codec, offset: int, raw: bytes, digest: bytes) -> tuple[int, int] | None:
         decision = _decoded(codec, raw, Decision, f"The record at offset {offset} of {self.named}")
         try:
             said = self._guard.check(decision, raw, digest)
         except LedgerFault as fault:
-            raise Fault(f"{fault} (offset {offset})") from fault
+            raise Fault(f"{fault}{self._deleted()}") from fault
         if said == "SEEN":
             return None
         fold(batch, decision, self.partition)

@@ -20,7 +20,7 @@ from joingate_schemas.registry import RegistryUnavailable
 from joingate_schemas.topics import Topics, TopicsUnavailable, read_schemas
 
 HEARTBEAT_S = 2.0
-ASK_TIMEOUT_S = 10.0
+ASK_TIMEOUT_S = 5.0
 RETRY_S = 1.0
 _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 # The library's stubs do not mark NewTopic as exported, although its documentation takes it from here.
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from joingate_schemas.topics import ClientSettings, Topics
+from joingate_schemas.topics import PASSING_FAULTS, ClientSettings, Topics
 
 TIMEOUT_S = 30.0
 _HOUR_MS = 3_600_000
@@ -41,15 +41,16 @@ def fly_canary(
         _create(bootstrap, topic, client or {})
         start = _write(bootstrap, topic, run, compression, client or {})
         _read_back(bootstrap, topic, start, run, client or {})
-    except KafkaException as error:
-        raise CanaryFailed(f"The start-up canary could not be tried on {topic} at {bootstrap}: {error}.") from error
+    except (KafkaException, TimeoutError) as error:
+        raise CanaryFailed(f"The start-up canary could not be tried on {topic} at {bootstrap}: {error!r}.") from error
 
 
 def _create(bootstrap: str, topic: str, client: ClientSettings) -> None:
     admin = AdminClient({**client, "bootstrap.servers": bootstrap})
     wanted = NewTopic(topic, 1, -1, config={"retention.ms": str(_HOUR_MS)})
     try:
-        admin.create_topics([wanted], operation_timeout=TIMEOUT_S)[topic].result(timeout=2 * TIMEOUT_S)
+        future = admin.create_topics([wanted], operation_timeout=TIMEOUT_S, request_timeout=TIMEOUT_S)[topic]
+        future.result(timeout=2 * TIMEOUT_S)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
@@ -113,6 +114,8 @@ def _read_back(
             if message is None:
                 break
             fault = message.error()
+            if fault is not None and fault.code() in PASSING_FAULTS:
+                continue
             if fault is not None:
                 raise CanaryFailed(f"The start-up canary could not read {topic} at {bootstrap}: {fault}.")
             if message.key() != run:

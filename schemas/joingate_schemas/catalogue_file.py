@@ -24,6 +24,7 @@ from joingate_schemas.catalogue_shape import IN_MS, SECTIONS, ActionShape, Shape
 FILE_BYTES_MAX = 200_000  # A catalogue travels in one claim, so that it must fit into one.
 _NODES_MAX = 100_000
 _DEPTH_MAX = 20
+_PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +60,8 @@ class _Tree:
         self.lines: dict[Place, int] = {(): 1}
         self.value: Any = None
         self._nodes = 0
-        loader = yaml.SafeLoader(text)
         try:
+            loader = yaml.SafeLoader(text)
             node = loader.get_single_node()
             if node is not None:
                 self.value = self._plain(loader, node, ())
@@ -69,8 +70,6 @@ class _Tree:
             self.mistakes.append(Mistake(file, mark.line + 1 if mark else 1, "", f"this is no YAML: {error.problem}"))
         except (yaml.YAMLError, ValueError) as error:
             self.mistakes.append(Mistake(file, 1, "", f"this is no YAML: {error}"))
-        finally:
-            loader.dispose()
 
     def line(self, place: Place) -> int:
         """The line of `place`, or of the nearest thing around it that is in the file."""
@@ -88,6 +87,8 @@ class _Tree:
         self._nodes += 1
         if self._nodes > _NODES_MAX or len(place) > _DEPTH_MAX:
             raise ValueError("it holds too many values, or values nested too deeply")
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN_TAGS:
+            raise ValueError(f"the tag {node.tag} has no meaning here")
         if isinstance(node, yaml.MappingNode):
             self._twice(node, place)
             loader.flatten_mapping(node)

@@ -62,6 +62,7 @@ def _downstream(at: Place, downstream: DownstreamShape) -> Iterator[Finding]:
             (*at, "capabilities"),
             "say what it can be asked: IDEMPOTENT_KEY, LOOKUP, STATEMENT, or [NONE] for nothing",
         )
+        return
     if "NONE" in capabilities and len(capabilities) > 1:
         yield (*at, "capabilities"), "NONE stands alone: it says that the downstream can be asked nothing"
     if len(set(capabilities)) != len(capabilities):
@@ -132,7 +133,9 @@ def _identity(at: Place, action: ActionShape) -> Iterator[Finding]:
     asked = [
         name for name, shape in action.arguments.items() if _is_amount(name) and not (shape and shape.from_records)
     ]
-    used = _placeholders(action.business_key) or []
+    used = _placeholders(action.business_key)
+    if used is None:
+        return
     if action.effect != "OBSERVE" and asked and not any(not _is_amount(name) for name in used):
         yield (
             (*at, "business_key"),

@@ -9,19 +9,19 @@ from typing import Literal, NotRequired, TypeAlias, TypedDict, get_args
 
 from joingate_schemas.record import record
 
-Scalar: TypeAlias = None | bool | int | float | str
+Scalar: TypeAlias = bool | int | float | str | None
 Arguments: TypeAlias = dict[str, Scalar]
 
 Role = Literal["PLANNER", "EXECUTOR", "APPROVER", "OBSERVER", "OPERATOR", "GATE"]
 EdgeKind = Literal["REQUIRES", "INVALIDATES", "CONFLICTS_WITH", "ENABLES", "PREFERS", "SATISFIES", "UNKNOWN"]
 Proof = Literal["REFUSED", "NOT_SENT", "TOMBSTONE", "SECOND_LOOK", "STATEMENT", "UNKNOWN"]
-SubjectKind = Literal["OPERATION", "COMMITMENT", "GOAL", "OWNER", "CONDITION", "QUARANTINE", "INTENT", "PLAN", "UNKNOWN"]
+SubjectKind = Literal[
+    "OPERATION", "COMMITMENT", "GOAL", "OWNER", "CONDITION", "QUARANTINE", "INTENT", "PLAN", "UNKNOWN"
+]
 # PRESENT: it is there. ABSENT: proven not there (needs a proof). NOT_FOUND: looked and saw nothing, proves nothing.
 # PENDING: the source says that it is still at work. SEVERAL: more than one match. UNREACHABLE: could not ask.
 # REVOKED: the provider took it back. RESEND: the observer asks for a new attempt with the same key.
-Finding = Literal[
-    "PRESENT", "ABSENT", "NOT_FOUND", "PENDING", "SEVERAL", "UNREACHABLE", "REVOKED", "RESEND", "UNKNOWN"
-]
+Finding = Literal["PRESENT", "ABSENT", "NOT_FOUND", "PENDING", "SEVERAL", "UNREACHABLE", "REVOKED", "RESEND", "UNKNOWN"]
 
 
 class Goal(TypedDict):
@@ -110,7 +110,7 @@ class Plan(Claim):
 
 @record
 class Dispatch(Claim):
-    """Do this step now. `arguments`, if given, are what is asked; `idempotency_key`, if given, must be the derived one."""
+    """Do this step now. `arguments`, if given, are what is asked; `idempotency_key` may only repeat the derived one."""
 
     intent_version: int
     plan_id: str
@@ -429,8 +429,6 @@ ROLE_TYPES: dict[Role, frozenset[str]] = {
     "APPROVER": frozenset("Approve Decline".split()),
     "OBSERVER": frozenset("Observe RetireOwner AssignOwner".split()),
     "OPERATOR": frozenset("Override RequestReconciliation".split()),
-    "GATE": frozenset(
-        "TimerFired ResourceGranted ResourceDenied CatalogueChanged ClaimQuarantined ClaimHeld".split()
-    ),
+    "GATE": frozenset("TimerFired ResourceGranted ResourceDenied CatalogueChanged ClaimQuarantined ClaimHeld".split()),
 }
 """Which claims each role may write (model §2): a type outside its role's topic is WRONG_ROLE."""

@@ -58,6 +58,15 @@ def _tail(data: bytes, at: int, low: int) -> tuple[int, int]:
     return low, at
 
 
+def _natural(data: bytes, at: int, low: int) -> tuple[int, int]:
+    """A length or an index, in its wire form, whose first byte `low` says that it goes on or is negative."""
+    if low > 127:
+        low, at = _tail(data, at, low)
+    if low & 1:
+        raise ValueError("a length or an index is negative")
+    return low, at
+
+
 def _sized(data: bytes, at: int, count: int) -> tuple[int, int]:
     """A block's count, when it is negative on the wire: its size in bytes follows, and is not needed."""
     size = data[at]
@@ -85,7 +94,8 @@ class _Pair:
         self._classes = classes
         self._functions: dict[tuple[str, str], str] = {}
         self._names: dict[str, Any] = {
-            "_tail": _tail, "_sized": _sized, "_refuse": _refuse, "_new": object.__new__, "_UnknownFact": UnknownFact,
+            "_tail": _tail, "_natural": _natural, "_sized": _sized, "_refuse": _refuse,
+            "_new": object.__new__, "_UnknownFact": UnknownFact,
             "_float4": struct.Struct("<f").unpack_from, "_float8": struct.Struct("<d").unpack_from,
         }  # fmt: skip
 
@@ -160,11 +170,16 @@ class _Pair:
         """Read one number in its wire form (zigzag, not undone) into `name`."""
         source.add(f"{name} = data[at]", "at += 1", f"if {name} > 127: {name}, at = _tail(data, at, {name})")
 
+    @staticmethod
+    def _natural(source: Source, name: str) -> None:
+        """Read a length or an index in its wire form into `name`: an even number."""
+        # One test for both rare cases: 128 and up goes on in the next byte, an odd number is negative.
+        source.add(f"{name} = data[at]", "at += 1", f"if {name} & 129: {name}, at = _natural(data, at, {name})")
+
     def _slice(self, source: Source, out: str, after: str = "") -> None:
         """Read a length and that many bytes. Past the end they come out short, and what follows, or the end, tells."""
         length = source.fresh("n")
-        self._number(source, length)
-        source.add(f"if {length} & 1: _refuse('a length is negative')")
+        self._natural(source, length)
         source.add(f"end = at + ({length} >> 1)", f"{out} = data[at:end]{after}", "at = end")
 
     def _value(self, source: Source, out: str, written: Schema, wanted: Schema | None) -> None:
@@ -231,15 +246,14 @@ class _Pair:
         known = set(schema["symbols"] if wanted is None else wanted["symbols"])
         default = None if wanted is None else wanted.get("default")
         symbols = tuple(symbol if symbol in known else default for symbol in schema["symbols"])
-        self._number(source, out)
-        source.add(f"if {out} & 1: _refuse('the index of a symbol is negative')")
+        self._natural(source, out)
         source.add(f"{out} = {source.keep('_symbols', symbols)}[{out} >> 1]")
         if None in symbols:
             source.add(f"if {out} is None: _refuse('an enum symbol is not known and has no default')")
 
     def _union(self, source: Source, out: str, branches: list[Schema], wanted: Schema | None) -> None:
         index = source.fresh("i")
-        self._number(source, index)
+        self._natural(source, index)
         for number, branch in enumerate(branches):
             with source.block(f"{'if' if number == 0 else 'elif'} {index} == {2 * number}:"):
                 self._value(source, out, branch, wanted)

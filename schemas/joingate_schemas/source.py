@@ -1,8 +1,8 @@
 """The room for Python source that is made at run time: lines with their depth, fresh names, and the making itself.
 
-Why source is made at all: a function written out for one schema reads a claim in half the time, and writes one in a
-quarter of the time, that the general (and compiled) routines of the Avro library take; it also checks what they let
-pass, such as a negative index.
+Why source is made at all: a function written out for one schema reads a record in about two thirds of the time, and
+writes one in a quarter of the time, that the general (and compiled) routines of the Avro library take; it also checks
+what they let pass, such as a negative index.
 """
 
 from collections.abc import Iterator

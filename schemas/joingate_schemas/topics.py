@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from struct import unpack
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 # The library's stubs do not mark these three as exported, although its documentation takes them from here.
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -27,6 +27,16 @@ INTAKE_BYTES_MAX = 1_048_576
 """The largest record that an intake topic takes: above a claim's limit, so that an oversized one can be answered."""
 RECORD_BYTES_MAX = 4_194_304
 """The largest record that the gate's own topics take: room for the largest intake record and what it leads to."""
+
+PASSING_FAULTS = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    }
+)
+"""What a consumer reports while the library goes on trying by itself."""
 
 _DAY_MS = 86_400_000
 _FOR_EVER = "-1"
@@ -156,10 +166,10 @@ class Topics:
         for name, future in admin.create_topics(wanted, operation_timeout=TIMEOUT_S, request_timeout=TIMEOUT_S).items():
             try:
                 future.result(timeout=2 * TIMEOUT_S)
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            except (KafkaException, TimeoutError) as error:
+                if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                     continue
-                raise TopicsUnavailable(f"The topic {name} could not be created at {bootstrap}: {error}.") from error
+                raise TopicsUnavailable(f"The topic {name} could not be created at {bootstrap}: {error!r}.") from error
             created.append(name)
         if created:
             _await_leaders(admin, bootstrap, created)
@@ -237,8 +247,8 @@ def _settings(admin: AdminClient, bootstrap: str, specs: list[TopicSpec]) -> lis
     for resource in asked:
         try:
             entries = answers[resource].result(timeout=2 * TIMEOUT_S)
-        except KafkaException as error:
-            raise TopicsUnavailable(f"The settings of {resource.name} could not be read: {error}.") from error
+        except (KafkaException, TimeoutError) as error:
+            raise TopicsUnavailable(f"The settings of {resource.name} could not be read: {error!r}.") from error
         found.append({key: entry.value for key, entry in entries.items()})
     return found
 
@@ -314,26 +324,27 @@ def _rows(bootstrap: str, topic: str, client: ClientSettings) -> list[tuple[byte
     )
     deadline = time.monotonic() + TIMEOUT_S
     rows: list[tuple[bytes, bytes]] = []
+    why = f"its end was not reached within {TIMEOUT_S:.0f} s"
     try:
-        start, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
-        consumer.assign([TopicPartition(topic, 0, start)])
-        while time.monotonic() < deadline:
-            message = consumer.poll(max(0.0, deadline - time.monotonic()))
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        while (left := deadline - time.monotonic()) > 0:
+            message = consumer.poll(left)
             if message is None:
                 break
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 return rows
             if error is not None:
-                raise TopicsUnavailable(f"The topic {topic} at {bootstrap} could not be read: {error}.")
+                why = str(error)
+                if error.code() in PASSING_FAULTS:
+                    continue
+                break
             key, value = message.key(), message.value()
             if key and value:
                 rows.append((key, value))
-    except KafkaException as error:
-        raise TopicsUnavailable(f"The topic {topic} at {bootstrap} could not be read: {error}.") from error
     finally:
         consumer.close()
-    raise TopicsUnavailable(f"The topic {topic} at {bootstrap} was not read to its end within {TIMEOUT_S:.0f} s.")
+    raise TopicsUnavailable(f"The topic {topic} at {bootstrap} could not be read: {why}.")
 
 
 # --- who goes where --------------------------------------------------------------------------------------------------

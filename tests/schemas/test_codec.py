@@ -97,8 +97,9 @@ def test_another_avro_library_reads_what_we_write_and_we_read_what_it_writes(nam
     theirs = io.BytesIO()
     fastavro.schemaless_writer(theirs, peer_schema(name), plain)
     assert ours[10:] == theirs.getvalue()
-    named = name == "Decision"
-    read: Any = fastavro.schemaless_reader(io.BytesIO(ours[10:]), peer_schema(name), None, return_record_name=named)
+    read: Any = fastavro.schemaless_reader(
+        io.BytesIO(ours[10:]), peer_schema(name), None, return_record_name=True, return_record_name_override=True
+    )
     assert read == plain
     assert CODEC.decode(ours[:10] + theirs.getvalue()) == record
 
@@ -178,9 +179,11 @@ def test_a_record_type_of_somebody_elses_is_an_unknown_schema(codec: Codec) -> N
     assert caught.value.problem == "UNKNOWN_SCHEMA"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '"long"', '{"type": "record"}', '{"type": "enum", "name": "E", "symbols": []}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '"long"', '{"type": "record"}', '{"type": "enum", "name": "E", "symbols": []}']
+)
 def test_what_is_no_record_schema_is_not_learnt(codec: Codec, text: str) -> None:
-    with pytest.raises(ValueError, match="Avro schema|schema of a record"):
+    with pytest.raises(ValueError, match=r"Avro schema|schema of a record"):
         codec.learn(text)
 
 
@@ -199,7 +202,7 @@ def test_what_is_no_record_schema_is_not_learnt(codec: Codec, text: str) -> None
     ],
 )
 def test_a_field_that_does_not_fit_is_named(codec: Codec, example: Example, fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(Unencodable, match=f"The Dispatch can't be written.*{told}"):
+    with pytest.raises(Unencodable, match=rf"The Dispatch can't be written.*{told}"):
         codec.encode(example(Dispatch, **fields))
 
 
@@ -250,13 +253,11 @@ def test_negative_indices_and_wrong_booleans_are_refused(codec: Codec, example: 
     assert value.endswith(b"\x01\x00\x00")
     with pytest.raises(Undecodable, match="boolean"):
         codec.decode(value[:-3] + b"\x02\x00\x00")
-    plan = codec.encode(example(Plan, commitments=[], steps=[{"step_id": "s", "action": "a"}], signature=None))
-    edge = codec.encode(
-        example(Plan, commitments=[], steps=[{"step_id": "s", "action": "a", "edges": [{"kind": "REQUIRES", "step_id": "t"}]}], signature=None)
-    )
-    assert len(edge) > len(plan)
-    with pytest.raises(Undecodable, match="symbol is negative"):
-        codec.decode(edge.replace(b"\x02\x00\x02t", b"\x02\x01\x02t"))
+    step = {"step_id": "s", "action": "a", "edges": [{"kind": "REQUIRES", "step_id": "t"}]}
+    edged = codec.encode(example(Plan, commitments=[], steps=[step]))
+    assert b"\x02\x00\x02t" in edged
+    with pytest.raises(Undecodable, match="an index is negative"):
+        codec.decode(edged.replace(b"\x02\x00\x02t", b"\x02\x01\x02t"))
 
 
 def test_an_array_whose_items_take_no_bytes_is_not_read_at_all(codec: Codec) -> None:

@@ -117,7 +117,7 @@ def test_each_enum_has_the_symbols_of_its_literal_and_unknown_as_its_default() -
 @pytest.mark.parametrize("name", sorted({**ALL_TYPES, **nested_types()}))
 def test_every_record_and_every_field_has_a_sentence_and_times_and_durations_name_their_unit(name: str) -> None:
     schema = declared("types" if name in nested_types() else folder_of(name), name)
-    assert re.fullmatch(r"[A-Z].*[.?]", schema["doc"])
+    assert re.fullmatch(r"[A-Z`].*[.?]", schema["doc"])
     for field in schema["fields"]:
         assert re.fullmatch(r"(?s)[A-Z].{8,}[.?]", field["doc"]), f"{name}.{field['name']}: {field['doc']}"
         if "timestamp-millis" in json.dumps(field["type"]):

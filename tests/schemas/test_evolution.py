@@ -128,7 +128,7 @@ def test_missing_fields_take_the_readers_defaults_each_time_anew_and_unknown_fie
 
 def test_a_missing_field_without_a_default_is_named() -> None:
     written, wanted = record({"name": "a", "type": "long"}), record({"name": "b", "type": "long"})
-    with pytest.raises(ValueError, match="field b of joingate.R was not written"):
+    with pytest.raises(ValueError, match=r"field b of joingate\.R was not written"):
         read(written, wanted, wrote(written, {"a": 1}))
 
 

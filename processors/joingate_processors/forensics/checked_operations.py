@@ -40,6 +40,7 @@ class OperationBook:
         self.workers: set[str] = set()
         self._slots: dict[tuple[str, str, str], str] = {}  # slot -> its latest operation
         self._of_intent: dict[str, list[str]] = {}
+        self._present_seq: dict[str, int] = {}  # subject -> when it was last observed to be there
         self._catalogues: dict[str, dict[str, Any]] = {}
 
     def learn(self, fact: f.CatalogueLoaded) -> None:
@@ -59,6 +60,10 @@ class OperationBook:
         catalogue = self._catalogues.get(effect.opened.catalogue_digest, {})
         found: dict[str, Any] = catalogue.get(section, {}).get(name, {})
         return found
+
+    def looks(self, effect: Effect) -> bool:
+        """Whether the operation only looks, as far as was declared."""
+        return self._declared(effect, "actions", effect.opened.action).get("effect") == "OBSERVE"
 
     def keyed(self, effect: Effect) -> bool:
         """Whether the operation's downstream recognises a repeated key, as far as was declared."""
@@ -89,7 +94,7 @@ class OperationBook:
         before = self.of_slot(*slot)
         if before is not None and before.status in _OPEN:
             self._report("ONE_OPEN", (*ids, before.opened.operation_id), f"its slot's operation is still {before.status}")
-        elif before is not None and before.status not in _GIVES_WAY:
+        elif before is not None and before.status not in _GIVES_WAY and not self._still_there(before):
             self._report("GENERATION", (*ids, before.opened.operation_id), f"the generation before is {before.status}")
         expected = 1 if before is None else before.opened.generation + 1
         if fact.generation != expected:
@@ -102,6 +107,11 @@ class OperationBook:
         self._of_intent.setdefault(fact.intent_id, []).append(fact.operation_id)
         self._check_phases(effect)
         self._pending(fact.operation_id, fact.status, fact.timer, fact.deadline_at)
+
+    def _still_there(self, before: Effect) -> bool:
+        """Whether what a settled release was to end was observed again after it: newer evidence than its Commit."""
+        seen_seq = self._present_seq.get(before.opened.commitment_id or "", 0)
+        return not before.opened.plan_id and before.status == "SETTLED" and seen_seq > before.settled_seq
 
     def _check_phases(self, effect: Effect) -> None:
         kind = self._declared(effect, "actions", effect.opened.action).get("effect")
@@ -179,7 +189,7 @@ class OperationBook:
             self._report("SETTLED", ids, f"it was made real by a claim that was {decision.verdict}")
         if fact.source == "EXECUTOR" and fact.attempt not in effect.permits:
             self._report("SETTLED", ids, "the executor's attempt had no permit")
-        if effect.status not in _OPEN:
+        if effect.status not in _OPEN and not (effect.status == "FAILED" and fact.source == "OPERATOR"):
             self._report("SETTLED", ids, f"it was {effect.status}, which only doubt can end")
         effect.status, effect.settled_seq, effect.settled_by = "SETTLED", decision.seq, fact.source
 
@@ -239,10 +249,13 @@ class OperationBook:
             self._report("COMPENSATED", (fact.operation_id, fact.by), "what is said to undo it is not settled")
         effect.status = "COMPENSATED"
 
-    def seen(self, fact: f.ObservationRecorded) -> None:
-        """A source spoke about an operation."""
+    def seen(self, fact: f.ObservationRecorded, seq: int) -> None:
+        """A source spoke about an operation or a commitment."""
+        if fact.finding != "PRESENT":
+            return
+        self._present_seq[fact.subject_id] = seq
         effect = self.effects.get(fact.subject_id)
-        if effect is not None and fact.finding == "PRESENT":
+        if effect is not None:
             effect.observed = True
 
     def joined(self, fact: f.StepSucceeded, seq: int) -> None:

@@ -15,6 +15,7 @@ from joingate_schemas.claims import AnyClaim
 from joingate_schemas.codec import Codec, UnknownFact
 from joingate_schemas.decisions import Command, Decision
 from joingate_schemas.facts import AnyFact
+from joingate_schemas.reasons import reason_number
 
 __all__ = ["INVARIANTS", "Checker", "Violation", "check"]
 
@@ -141,7 +142,7 @@ class Checker:
             for fact in decision.facts:
                 if isinstance(fact, _GRANTS):
                     self._report("REFUSAL", ids, f"it was {decision.verdict}, yet {type(fact).__name__} follows")
-        if decision.verdict == "REPLAYED" or decision.reason in _DECIDED_AGAIN:
+        if decision.verdict == "REPLAYED" or decision.reason in _DECIDED_AGAIN or not _identified(decision):
             return
         key = (decision.intent_id, decision.claim_id)
         if key in self._decided:
@@ -186,7 +187,7 @@ class Checker:
             case f.StepSucceeded():
                 self._joined(fact, seq)
             case f.ObservationRecorded():
-                operations.seen(fact)
+                operations.seen(fact, seq)
             case f.CommitmentProposed():
                 self._starts(fact.intent_id, fact.commitment_id, "a commitment")
                 commitments.proposed(fact)
@@ -267,13 +268,20 @@ class Checker:
                 said = "was never dispatched" if effect is None else f"is {effect.status} and has not succeeded"
                 self._report("CLOSE", (fact.intent_id, step_id), f"step {step_id} {said}")
         for effect in self._operations.of_intent(fact.intent_id):
-            left = effect.status == "SETTLED" and not effect.claimed and effect.opened.plan_id
+            # A mere look leaves nothing behind that somebody would have to take up.
+            lasting = effect.opened.plan_id and not self._operations.looks(effect)
+            left = effect.status == "SETTLED" and not effect.claimed and lasting
             if effect.status in _OPEN or left:
                 said = "taken up by nobody" if left else "open"
                 self._report("CLOSE", (fact.intent_id, effect.opened.operation_id), f"an operation is {effect.status}, {said}")
         for commitment_id in self._commitments.open_of(fact.intent_id):
             status = self._commitments.obligations[commitment_id].status
             self._report("CLOSE", (fact.intent_id, commitment_id), f"a commitment is {status}")
+
+
+def _identified(decision: Decision) -> bool:
+    """Whether the claim got as far as its identity: shape and role come first, and may refuse one claim many times."""
+    return decision.verdict != "REJECTED" or not 100 <= reason_number(decision.reason) < 300
 
 
 def _undone(effect: Effect | None) -> bool:

@@ -69,7 +69,7 @@ class Simulator:
     `catalogue` is what is declared; `partition` its number; `start_at` the first reading of the clock (ms); `batch`
     how many records one transaction takes. `now` is the clock (ms), `epoch` the writer's; `state` what is remembered;
     `ledger` the encoded decisions and `decisions` the same decoded, from seq 1 on; `causes` beside them the `cause`
-    that was set when each was decided; `outgoing` everything that left the gate.
+    that was set when each was decided; `outgoing` everything that leaves the gate (see `sent`).
     """
 
     def __init__(
@@ -146,6 +146,15 @@ class Simulator:
             else:
                 self._take(record)
         self.cause = cause
+
+    def flush(self) -> None:
+        """End the transaction that is open, as a poll that brings no more does: what it decided is committed."""
+        self._commit()
+
+    @property
+    def sent(self) -> list[Outgoing]:
+        """What left the gate in transactions that are committed: all that a read-committed consumer can see."""
+        return self.outgoing[: self._committed[1]]
 
     def _rebuild(self) -> None:
         self.state = MemoryState()

@@ -11,10 +11,13 @@ from typing import Final
 
 import orjson
 
+from joingate_processors.gate.logs import Halted
 from joingate_processors.gate.store import Position, state_layout
 from joingate_processors.gate.tables import Change
 
 MARKER_KEY: Final = b"marker"
+CANARY_KEY: Final = b"canary"
+"""The key of a record that is only ever aborted: a broker or client which shows it can't be trusted with the rest."""
 _LAYOUT_BYTES: Final = 4
 
 
@@ -59,6 +62,12 @@ class ChangelogReader:
         if key == MARKER_KEY:
             self._take_marker(value, offset)
             return None
+        if key == CANARY_KEY:
+            raise Halted(
+                "This broker, or this client, shows records of aborted transactions to readers of committed ones: a "
+                "record that the gate wrote and aborted on the changelog was read back. Nothing decided here would hold; "
+                "use Apache Kafka itself and a released confluent-kafka."
+            )
         return None if key is None or not key.startswith(self._prefix) else (key[_LAYOUT_BYTES:], value)
 
     def _take_marker(self, value: bytes | None, offset: int) -> None:
@@ -87,8 +96,8 @@ class ChangelogReader:
         return replace(self.marker.position, changelog_offset=self.marker_offset)
 
 
-def left_over(key: bytes | None, held: Callable[[bytes], bool]) -> bool:
+def left_over(key: bytes, held: Callable[[bytes], bool]) -> bool:
     """Whether a changelog record of this key must be deleted when the changelog is rewritten: `held` knows the store."""
-    if key is None or key == MARKER_KEY:
+    if key in (MARKER_KEY, CANARY_KEY):
         return False
     return not (key.startswith(row_prefix()) and held(key[_LAYOUT_BYTES:]))

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from joingate_processors.law.arrival import Arrival
-from joingate_schemas.claims import CLAIM_TYPES, AnyClaim, Claim, ClaimQuarantined, RetireOwner
+from joingate_schemas.claims import CLAIM_TYPES, AnyClaim, Claim, ClaimQuarantined, Override, RetireOwner
 from joingate_schemas.codec import AnyRecord, Undecodable
 from joingate_schemas.decisions import ClaimTopic, Quarantined
-from joingate_schemas.ids import derived_id
-from joingate_schemas.record import from_datum
+from joingate_schemas.record import changed, from_datum
 from joingate_schemas.topics import partition_for
 
 # A quarantined record is wrapped in one of ours, which has to fit a topic: of larger ones the beginning is kept.
@@ -66,9 +65,21 @@ class Intake:
             unfit = self._key_problem(key, claim)
             if unfit is not None:
                 return unfit
+        if type(claim) is Override and claim.replacement is not None:
+            claim = self._mended(claim)
         return from_datum(
             Arrival, {"claim": claim, "raw": raw, "topic": topic, "offset": offset, "appended_at": appended_at}
         )
+
+    def _mended(self, claim: Override) -> Override:
+        """The override, without its mended bytes if they are no claim for this partition: the law then refuses it."""
+        assert claim.replacement is not None, "there are bytes to look at"
+        try:
+            mended = claim_of(self._decode(claim.replacement))
+        except Undecodable:
+            return changed(claim, replacement=None)
+        belongs = partition_for(mended.intent_id.encode(), self._partitions)
+        return claim if belongs == self._partition else changed(claim, replacement=None)
 
     def _size_problem(self, raw: bytes | None) -> tuple[str, str]:
         if raw is None:
@@ -108,10 +119,11 @@ def scope_of(key: bytes | None) -> str | None:
 
 def quarantine_claim(unfit: Unfit, topic: str, partition: int, offset: int) -> ClaimQuarantined:
     """The gate's own claim that the record at these coordinates was set aside: the same one each time it is read."""
-    quarantine_id = derived_id("quarantine", topic, str(partition), str(offset))
+    quarantine_id = f"{topic}/{partition}/{offset}"
     return ClaimQuarantined(
         claim_id=quarantine_id,
         intent_id=unfit.scope or "",
+        principal="gate",
         quarantine_id=quarantine_id,
         scope=unfit.scope,
         problem=unfit.problem,

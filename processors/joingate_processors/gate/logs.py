@@ -8,6 +8,7 @@ is away is waited for, and said once.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import NoReturn
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 
@@ -45,11 +46,11 @@ class Logs:
 
     def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         """The high watermark of each place."""
-        return self._offsets(places, OffsetSpec.latest())
+        return self._offsets(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def starts(self, places: Iterable[Place]) -> dict[Place, int]:
         """The offset of the first record that each place still has."""
-        return self._offsets(places, OffsetSpec.earliest())
+        return self._offsets(places, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def _offsets(self, places: Iterable[Place], spec: OffsetSpec) -> dict[Place, int]:
         asked = {TopicPartition(topic, partition): spec for topic, partition in places}
@@ -106,13 +107,12 @@ class Logs:
             if reached > before:
                 moved_at = time.monotonic()
             elif time.monotonic() - moved_at > self._settings.halted_after_ms / 1000:
-                end = self._still(place, reached, end)
-                moved_at = time.monotonic()
+                self._refuse(place, reached, end)
             if chunk:
                 yield chunk
 
-    def _still(self, place: Place, reached: int, end: int) -> int:
-        """There was no movement for long. Waits while the broker is away; raises `Halted` if it is not."""
+    def _refuse(self, place: Place, reached: int, end: int) -> NoReturn:
+        """There was no movement for long, and it is not that the broker is away: it answers."""
         now = self.ends([place])[place]
         if now < end:
             raise Halted(f"The log {_name(place)} ended at {end} and now ends at {now}: records are gone.")

@@ -19,6 +19,7 @@ from joingate_processors.gate.store import Position, RocksState, state_layout
 from joingate_processors.law.state import State
 from joingate_schemas.codec import AnyRecord, Undecodable
 from joingate_schemas.decisions import Decision
+from joingate_schemas.facts import HoldOpened
 from joingate_schemas.guard import LedgerFault, LedgerGuard
 from joingate_schemas.topics import Topics
 
@@ -28,10 +29,8 @@ log = logging.getLogger("joingate.gate")
 _UNFINISHED = "unfinished"
 
 
-class Fold(Protocol):
-    """The law's `fold`: apply a decision to the state; `digest` is the SHA-256 of its bytes."""
-
-    def __call__(self, state: State, decision: Decision, digest: bytes) -> None: ...
+Fold = Callable[[State, Decision, bytes], None]
+"""The law's `fold`: apply a decision to the state, given the SHA-256 of its bytes."""
 
 
 @dataclass(frozen=True)
@@ -195,10 +194,9 @@ class Restore:
 def advanced(position: Position, decision: Decision, ledger_offset: int) -> Position:
     """`position` after one more ledger record, found at `ledger_offset`."""
     inputs = position.inputs
-    if decision.offset >= inputs.get(decision.topic, 0):
-        inputs = {**inputs, decision.topic: decision.offset + 1}
-    if decision.topic == "gate":
-        inputs = position.inputs
+    topic, offset = source_of(decision)
+    if offset >= inputs.get(topic, 0):
+        inputs = {**inputs, topic: offset + 1}
     return replace(
         position,
         seq=decision.seq,
@@ -207,6 +205,17 @@ def advanced(position: Position, decision: Decision, ledger_offset: int) -> Posi
         ledger_offset=ledger_offset,
         layout=state_layout(),
     )
+
+
+def source_of(decision: Decision) -> tuple[str, int]:
+    """The intake topic (short name) and offset of the record that led to `decision`; offset -1 if none did."""
+    if decision.claim_type == "ClaimQuarantined":
+        topic, _, offset = decision.subject_id.split("/")
+        return topic, int(offset)
+    for fact in decision.facts:
+        if isinstance(fact, HoldOpened):
+            return fact.topic, fact.offset
+    return decision.topic, decision.offset
 
 
 def furthest(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:

@@ -44,12 +44,15 @@ class TransactionalProducer(Protocol):
 
     def poll(self, timeout: float) -> int: ...
 
+    def flush(self, timeout: float) -> int: ...
+
     def produce(
         self,
         topic: str,
         value: bytes | None = None,
         key: bytes | None = None,
         partition: int = -1,
+        *,
         on_delivery: OnDelivery | None = None,
     ) -> None: ...
 
@@ -80,13 +83,20 @@ class Writer:
         """Begin a transaction. Raises `WriterLost`."""
         self._until_definite("begin a transaction as", lambda _: self._producer.begin_transaction())
 
-    def produce_when_there_is_room(self, topic: str, value: bytes | None, key: bytes | None, partition: int) -> None:
+    def flush(self) -> None:
+        """Wait until the broker has what was handed over. Raises `WriterLost` if it does not take it."""
+        if self._producer.flush(self._deadline_s):
+            raise WriterLost(f"{self._name}: the broker takes no records")
+
+    def produce_when_there_is_room(
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int, on_delivery: OnDelivery | None = None
+    ) -> None:
         """Hand over a record although the queue was full. Raises `WriterLost` when it stays full."""
         deadline = time.monotonic() + self._deadline_s
         while True:
             self._producer.poll(_PAUSE_S)
             try:
-                self._producer.produce(topic, value, key, partition)
+                self._producer.produce(topic, value, key, partition, on_delivery=on_delivery)
                 return
             except BufferError as error:
                 if time.monotonic() > deadline or self._stopping():

@@ -150,7 +150,7 @@ def _put_operation(state: State, before: Operation | None, after: Operation) -> 
 
 def _intent_declared(state: State, fact: f.IntentDeclared) -> None:
     goals = {goal["goal_id"]: digest_of(sorted(goal.items())) for goal in fact.goals}
-    before = state.intents.get(fact.intent_id)
+    before = state.intents.get(fact.intent_id) if fact.supersedes else None
     if before is None:
         after = Intent(
             intent_id=fact.intent_id, version=fact.version, tenant=fact.tenant, status="OPEN",
@@ -198,9 +198,10 @@ def _plan_recorded(state: State, fact: f.PlanRecorded, at: int) -> None:
 
 def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
     acting = fact.phases == "ONE_PHASE" and fact.status == "SUBMITTED"
+    # A generation is opened once, so there is no row before it to look for.
     _put_operation(
         state,
-        state.operations.get(fact.operation_id),
+        None,
         Operation(
             operation_id=fact.operation_id, intent_id=fact.intent_id, intent_version=fact.intent_version,
             plan_id=fact.plan_id, step_id=fact.step_id, goal_id=fact.goal_id, action=fact.action,

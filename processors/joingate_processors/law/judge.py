@@ -84,13 +84,11 @@ def fold(state: State, decision: Decision, digest: bytes) -> None:
     for fact in decision.facts:
         evolve(state, fact, at)
     if decision.topic != "gate" and not decision.refers_to:
-        key = seen_key(decision.intent_id, decision.claim_id)
-        if state.seen.get(key) is None:
-            state.seen.put(
-                key,
-                Seen(seq=decision.seq, about=decision.claim_type, verdict=decision.verdict, reason=decision.reason,
-                     subject_id=decision.subject_id),
-            )  # fmt: skip
+        state.seen.put(
+            seen_key(decision.intent_id, decision.claim_id),
+            Seen(seq=decision.seq, about=decision.claim_type, verdict=decision.verdict, reason=decision.reason,
+                 subject_id=decision.subject_id),
+        )  # fmt: skip
 
 
 def follow_ups(state: State, decision: Decision, claim: c.AnyClaim) -> list[FollowUp]:
@@ -159,9 +157,8 @@ def _check_principal(case: Case, claim: c.AnyClaim) -> None:
 
 def _repeated(claim: c.AnyClaim, claim_type: str, seen: Seen) -> Ruling:
     if seen.about != claim_type:
-        refuse(
-            "CLAIM_ID_REUSED", f"claim id {claim.claim_id} was a {seen.about}, decided at {seen.seq}", seen.subject_id
-        )
+        detail = f"claim id {claim.claim_id} was a {seen.about}, decided at {seen.seq}"
+        return Ruling("REJECTED", "CLAIM_ID_REUSED", detail, seen.subject_id, refers_to=seen.seq)
     detail = f"decided at {seen.seq}: {seen.verdict} ({seen.reason})"
     return Ruling("REPLAYED", "CLAIM_REPEATED", detail, seen.subject_id, "", refers_to=seen.seq)
 

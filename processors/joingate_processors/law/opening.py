@@ -50,7 +50,7 @@ def ready(case: Case, action: Action, phases: f.Phases) -> tuple[f.OperationStat
 def opened(
     case: Case, action: Action, *, intent_id: str, intent_version: int, plan_id: str, step_id: str,
     goal_id: str | None, business_key: str, arguments: Arguments, generation: int, commitment: str | None = None,
-    compensates: str | None = None,
+    compensates: str | None = None, identity: str = "",
 ) -> f.OperationOpened:  # fmt: skip
     """The operation of this slot and generation, STAGED if an approval or a hold window comes first."""
     phases = phases_of(case, action)
@@ -60,7 +60,7 @@ def opened(
     elif plan_id and action.hold_ms:
         status, timer, deadline = "STAGED", "HOLD", case.now + action.hold_ms
     return f.OperationOpened(
-        operation_id=operation_id(intent_id, action.name, business_key, generation), intent_id=intent_id,
+        operation_id=identity or operation_id(intent_id, action.name, business_key, generation), intent_id=intent_id,
         intent_version=intent_version, plan_id=plan_id, step_id=step_id, goal_id=goal_id, action=action.name,
         business_key=business_key, generation=generation, attempt=1, status=status, phases=phases,
         arguments=arguments, content_digest=digest(action, business_key, arguments),

@@ -9,15 +9,24 @@ from joingate_schemas.decisions import Command, CommandKind, CommitmentRow, Deci
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT
 
 Outgoing = Command | InDoubtRequest | CommitmentRow
+# Most facts concern the ledger and its readers only, and most decisions hold no other.
+_SPEAKING: frozenset[type] = frozenset(
+    {
+        f.OperationOpened, f.OperationReady, f.AttemptStarted, f.PermitIssued, f.OperationWithdrawn,
+        f.OperationInDoubt, f.OperationEscalated, f.OperationSettled, f.OperationFailed, f.ObservationRecorded,
+        f.CommitmentProposed, f.CommitmentChanged,
+    }
+)  # fmt: skip
 
 
 def outgoing(state: State, decision: Decision, catalogue: Catalogue, partition: int) -> list[Outgoing]:
     """Everything that follows from `decision`, read from the state into which it was already folded."""
     out: list[Outgoing] = []
-    if not decision.facts:
+    speaking = [fact for fact in decision.facts if type(fact) in _SPEAKING]
+    if not speaking:
         return out
     case = Case(state, catalogue, decision.decided_at, "GATE")
-    for fact in decision.facts:
+    for fact in speaking:
         match fact:
             case (
                 f.OperationOpened()

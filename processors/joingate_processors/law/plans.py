@@ -25,7 +25,7 @@ def plan(case: Case, claim: c.Plan) -> Ruling:
     intent = case.open_intent(claim.intent_id, claim.intent_version)
     known = case.state.plans.get(plan_key(claim.intent_id, claim.plan_id))
     details = _details(case, claim)
-    content = digest_of(claim.intent_version, claim.adopt, claim.replaces, [sorted(one.items()) for one in details],
+    content = digest_of(claim.intent_version, claim.adopt, claim.replaces, details,
                         sorted(claim.commitments))  # fmt: skip
     if known is not None and known.content_digest == content:
         return Ruling("REPLAYED", "ALREADY_SO", f"plan {claim.plan_id} is {known.status}", claim.plan_id, known.status)
@@ -192,7 +192,7 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
     operation = opened(
         case, action, intent_id=claim.intent_id, intent_version=intent.version, plan_id=claim.plan_id,
         step_id=claim.step_id, goal_id=step.goal_id, business_key=step.business_key, arguments=arguments,
-        generation=generation, commitment=commitment,
+        generation=generation, commitment=commitment, identity=identity,
     )  # fmt: skip
     facts: list[AnyFact] = [operation]
     if commitment is not None:

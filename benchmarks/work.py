@@ -1,0 +1,97 @@
+"""The common work: claims of many small intents, and how fast an output topic filled.
+
+Each intent makes four claims: DeclareIntent, Plan (one reversible step, so one phase), Dispatch, and the executor's
+Commit. As in life a Commit exists only after its Dispatch was decided, so the work comes in two rounds: everything
+of the planner, then the Commits. All peers read the same bytes.
+"""
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from joingate_schemas.claims import AnyClaim, Commit, DeclareIntent, Dispatch, Plan, PlanStep
+from joingate_schemas.codec import Codec
+from joingate_schemas.ids import operation_id
+
+CLAIMS_PER_INTENT = 4
+_STEP: PlanStep = {
+    "step_id": "s1", "action": "write_file", "business_key": "report.txt", "arguments": {}, "goal_id": None,
+    "edges": [], "parallel": False, "commitments": [],
+}  # fmt: skip
+
+
+def planner_claims(number: int, at: int) -> list[AnyClaim]:
+    """The first round of the intent `number`, stamped `at` (ms)."""
+    intent_id = f"acme/report/{number:08d}"
+    return [
+        DeclareIntent(claim_id=f"d{number}", intent_id=intent_id, principal="bench", occurred_at=at, version=1,
+                      tenant="acme", objective="write the report", goals=[]),
+        Plan(claim_id=f"p{number}", intent_id=intent_id, principal="bench", occurred_at=at, intent_version=1,
+             plan_id="p1", steps=[_STEP], commitments=[]),
+        Dispatch(claim_id=f"x{number}", intent_id=intent_id, principal="bench", occurred_at=at, intent_version=1,
+                 plan_id="p1", step_id="s1"),
+    ]  # fmt: skip
+
+
+def executor_claims(number: int, at: int) -> list[AnyClaim]:
+    """The second round of the intent `number`, stamped `at` (ms)."""
+    intent_id = f"acme/report/{number:08d}"
+    operation = operation_id(intent_id, "write_file", "report.txt", 1)
+    return [
+        Commit(claim_id=f"c{number}", intent_id=intent_id, principal="bench", occurred_at=at, operation_id=operation,
+               attempt=1, external_id="file-1", evidence=["ev:1"])
+    ]  # fmt: skip
+
+
+def fill(bootstrap: str, topic: str, claims: list[AnyClaim], codec: Codec) -> None:
+    """Append `claims` to `topic`, keyed by intent."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "compression.type": "lz4",
+            "partitioner": "murmur2_random", "queue.buffering.max.messages": 2_000_000,
+        }
+    )  # fmt: skip
+    for count, claim in enumerate(claims):
+        producer.produce(topic, codec.encode(claim), key=claim.intent_id.encode())
+        if count % 5_000 == 0:
+            producer.poll(0)
+    left = producer.flush(60)
+    if left:
+        raise RuntimeError(f"{left} of {len(claims)} claims did not reach {topic} within a minute.")
+
+
+def make_topics(bootstrap: str, names: list[str]) -> None:
+    """Plain topics of one partition whose records carry the time at which the broker appended them."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = [NewTopic(name, 1, -1, config={"message.timestamp.type": "LogAppendTime"}) for name in names]
+    for future in admin.create_topics(wanted).values():
+        future.result()
+
+
+def committed_rate(bootstrap: str, topic: str, start: int, count: int) -> float:
+    """Records a second with which `count` committed records from offset-order position `start` were appended.
+
+    Both ends are append times of records in the topic, so neither start-up nor the reader is in the figure.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap, "group.id": "bench-rate", "isolation.level": "read_committed",
+            "enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.max.bytes": 50_000_000,
+        }
+    )  # fmt: skip
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    seen, first, last = 0, 0, 0
+    while seen < start + count:
+        batch = consumer.consume(10_000, 30)
+        if not batch:
+            raise RuntimeError(f"{topic} holds {seen} committed records, {start + count} were to come.")
+        for message in batch:
+            if message.error() is not None:
+                raise RuntimeError(f"reading {topic}: {message.error()}")
+            seen += 1
+            at = message.timestamp()[1]
+            if seen == start + 1:
+                first = at
+            if seen == start + count:
+                last = at
+    consumer.close()
+    return count / max(last - first, 1) * 1000

@@ -1,0 +1,284 @@
+"""Catalogue files: what they say, every mistake with line and field, and a canonical form that comes back equal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from joingate_schemas.catalogue import Argument
+from joingate_schemas.catalogue_file import (
+    CatalogueError,
+    builtin_catalogue,
+    catalogue_from_json,
+    catalogue_from_text,
+    load_catalogue,
+)
+
+GOOD = """\
+version: "7"
+downstreams:
+  bank:
+    capabilities: [IDEMPOTENT_KEY, LOOKUP]
+    key_horizon: 24h
+actions:
+  refund:
+    downstream: bank
+    effect: IRREVERSIBLE
+    kind: RETRYABLE
+    silence: 45s
+    permit: 1500
+    business_key: "{capture_id}"
+    arguments:
+      capture_id:
+      amount:
+      note: {meaning: false}
+"""
+
+
+def mistakes(text: str) -> list[tuple[int, str, str]]:
+    with pytest.raises(CatalogueError) as caught:
+        catalogue_from_text(text, "shop.yaml")
+    return [(mistake.line, mistake.field, mistake.text) for mistake in caught.value.mistakes]
+
+
+def with_line(old: str, new: str) -> str:
+    assert GOOD.count(old) == 1
+    return GOOD.replace(old, new)
+
+
+def test_a_good_file_is_read_with_its_units_and_its_defaults() -> None:
+    catalogue = catalogue_from_text(GOOD)
+    refund = catalogue.actions["refund"]
+    assert catalogue.version == "7"
+    assert catalogue.downstreams["bank"].key_horizon_ms == 86_400_000
+    assert (refund.silence_ms, refund.permit_ms, refund.hold_ms) == (45_000, 1_500, 0)
+    assert refund.executor == "bank", "the executor is called like the downstream unless it is named"
+    assert refund.arguments == (Argument("capture_id"), Argument("amount"), Argument("note", meaning=False))
+    assert (catalogue.plan_progress_ms, catalogue.max_skew_ms, catalogue.silent_attempts_max) == (
+        86_400_000,
+        300_000,
+        3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("500ms", 500), ("30s", 30_000), ("10m", 600_000), ("24h", 86_400_000), ("7d", 604_800_000), ("12", 12)],
+)
+def test_durations_have_units(text: str, milliseconds: int) -> None:
+    assert catalogue_from_text(with_line("45s", text)).actions["refund"].silence_ms == milliseconds
+
+
+MISTAKES: list[tuple[str, str, int, str, str]] = [
+    # old text, new text, line, field, what the sentence says
+    ('version: "7"', "version: 7", 1, "version", "7 is not allowed: input should be a valid string"),
+    ('version: "7"', 'version: ""', 1, "version", "at least 1 character"),
+    ('version: "7"', "plan_progress: 1h", 1, "version", "this field must be given"),
+    ('version: "7"', 'version: "7"\nverzion: 1', 2, "verzion", "did you mean version?"),
+    ('version: "7"', 'version: "7"\nmax_skew: 0', 2, "max_skew", "above 0"),
+    ("silence: 45s", "silense: 45s", 11, "actions.refund.silense", "did you mean silence? allowed are: downstream"),
+    ("silence: 45s", "silence: soon", 11, "actions.refund.silence", "'soon' is not allowed: a duration is"),
+    ("silence: 45s", "silence: -5", 11, "actions.refund.silence", "between 0 and a hundred years"),
+    ("silence: 45s", "silence: true", 11, "actions.refund.silence", "a duration is"),
+    ("silence: 45s", "executor: a/b", 11, "actions.refund.executor", "letters, digits"),
+    ("silence: 45s", "cost: -1", 11, "actions.refund.cost", "greater than or equal to 0"),
+    ("silence: 45s", "cost: .inf", 11, "actions.refund.cost", "finite"),
+    ("silence: 45s", "verification: 1", 11, "actions.refund.verification", "valid boolean"),
+    ("silence: 45s", "compensation: unrefund", 11, "actions.refund.compensation", "no action is called 'unrefund'"),
+    ("silence: 45s", "compensation: refund", 11, "actions.refund.compensation", "can't compensate itself"),
+    ("silence: 45s", "obligation: hold", 11, "actions.refund.obligation", "no obligation is called 'hold'"),
+    ("silence: 45s", "approvals_needed: 2", 11, "actions.refund.approvals_needed", "only the approval policy N_OF_M"),
+    ("silence: 45s", "approval: N_OF_M", 7, "actions.refund.approvals_needed", "at least 2"),
+    ("silence: 45s", "resources: [w]", 11, "actions.refund.resources.0", "write kind and name"),
+    ("silence: 45s", "resources: ['w:x']", 11, "actions.refund.resources.0", "no resource is called 'w'"),
+    ("effect: IRREVERSIBLE", "effect: FOREVER", 9, "actions.refund.effect", "allowed are: 'OBSERVE'"),
+    ("kind: RETRYABLE", "kind: COMPENSATABLE", 7, "actions.refund.compensation", "names the action that undoes it"),
+    ("downstream: bank", "downstream: bnk", 8, "actions.refund.downstream", "'bnk'; declared are: bank"),
+    ("    downstream: bank\n", "", 7, "actions.refund.downstream", "must be given"),
+    ('"{capture_id}"', '"{}"', 13, "actions.refund.business_key", "is no template"),
+    ('"{capture_id}"', '"{capture_id"', 13, "actions.refund.business_key", "is no template"),
+    ('"{capture_id}"', '"{order}"', 13, "actions.refund.business_key", "{order} is no declared argument"),
+    ('"{capture_id}"', '"{amount}"', 13, "actions.refund.business_key", "an amount (amount) would be the only"),
+    ('"{capture_id}"', '""', 13, "actions.refund.business_key", "an amount (amount) would be the only"),
+    ('"{capture_id}"', '"{note}"', 13, "actions.refund.business_key", "carries no meaning"),
+    ("meaning: false", "meaning: no way", 17, "actions.refund.arguments.note.meaning", "valid boolean"),
+    ("meaning: false", "means: false", 17, "actions.refund.arguments.note.means", "allowed are: meaning, from"),
+    ("[IDEMPOTENT_KEY, LOOKUP]", "[]", 4, "downstreams.bank.capabilities", "say what it can be asked"),
+    ("[IDEMPOTENT_KEY, LOOKUP]", "[IDEMPOTENT_KEY, NONE]", 4, "downstreams.bank.capabilities", "NONE stands alone"),
+    ("[IDEMPOTENT_KEY, LOOKUP]", "[IDEMPOTENT_KEY, IDEMPOTENT_KEY]", 4, "downstreams.bank.capabilities", "twice"),
+    ("[IDEMPOTENT_KEY, LOOKUP]", "[LOOKUP]", 5, "downstreams.bank.key_horizon", "only a downstream with"),
+    ("[IDEMPOTENT_KEY, LOOKUP]", "[IDEMPOTENT_KEY, STATEMENT]", 3, "downstreams.bank.statement_cut_off", "closes"),
+    ("[IDEMPOTENT_KEY, LOOKUP]", "[ASK_NICELY]", 4, "downstreams.bank.capabilities.0", "allowed are: 'IDEMP"),
+    ("    capabilities: [IDEMPOTENT_KEY, LOOKUP]\n", "", 3, "downstreams.bank.capabilities", "must be given"),
+    ("  bank:", "  bank: {capabilities: [LOOKUP]}\n  bank:", 4, "downstreams.bank", "it is here twice"),
+    ("  bank:", "  7: {capabilities: [LOOKUP]}\n  bank:", 3, "downstreams.7", "put it in quotes"),
+    ("  bank:", "  a b: {capabilities: [LOOKUP]}\n  bank:", 3, "downstreams.a b", "a name has letters"),
+    ("actions:", "principals: [bob]\nactions:", 6, "principals", "mapping from names to entries"),
+    ("actions:", "principals: {bob: planner}\nactions:", 6, "principals.bob", "a mapping with some of: role"),
+    ("actions:", "principals: {bob: {role: GATE}}\nactions:", 6, "principals.bob.role", "the gate is no principal"),
+    (
+        "actions:", "principals: {bob: {role: PLANNER, actions: [x]}}\nactions:", 6, "principals.bob.actions.0",
+        "no action is called 'x'",
+    ),
+    ("actions:", "obligations: {hold: {}}\nactions:", 6, "obligations.hold.release_action", "names the action"),
+    (
+        "actions:", "obligations: {hold: {release_action: free}}\nactions:", 6, "obligations.hold.release_action",
+        "no action is called 'free'",
+    ),
+    (
+        "actions:", "obligations: {hold: {resolution: EXPIRING, late_success: RELEASE}}\nactions:", 6,
+        "obligations.hold.late_success", "needs a release_action",
+    ),
+    ("actions:", "obligations: {hold: {resolution: UNKNOWN}}\nactions:", 6, "obligations.hold.resolution", "declare a"),
+    ("actions:", "resources: {w: {mode: EXCLUSIVE, capacity: 2}}\nactions:", 6, "resources.w.capacity", "no capacity"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "line", "field", "told"), MISTAKES)
+def test_a_mistake_is_named_with_line_field_and_what_is_allowed(
+    old: str, new: str, line: int, field: str, told: str
+) -> None:
+    (mistake,) = mistakes(with_line(old, new))
+    assert mistake[:2] == (line, field)
+    assert told in mistake[2]
+
+
+def test_an_action_that_observes_has_nothing_to_undo() -> None:
+    text = with_line("effect: IRREVERSIBLE", "effect: OBSERVE").replace("kind: RETRYABLE", "kind: PIVOT")
+    assert [(line, field) for line, field, _ in mistakes(text)] == [(10, "actions.refund.kind")]
+
+
+def test_all_mistakes_come_at_once_in_the_order_of_the_file() -> None:
+    text = dedent("""\
+        version: 1
+        downstreams:
+          bank: {capabilities: []}
+        actions:
+          refund:
+            downstream: bnk
+            effect: IRREVERSIBLE
+            kind: RETRYABLE
+            silense: 30s
+            arguments: {amount: }
+        """)
+    with pytest.raises(CatalogueError) as caught:
+        catalogue_from_text(text, "shop.yaml")
+    assert [(mistake.line, mistake.field) for mistake in caught.value.mistakes] == [
+        (1, "version"),
+        (3, "downstreams.bank.capabilities"),
+        (5, "actions.refund.business_key"),
+        (6, "actions.refund.downstream"),
+        (9, "actions.refund.silense"),
+    ]
+    assert str(caught.value).splitlines()[0].startswith("shop.yaml:1: version: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("", 1, "here belongs a mapping"),
+        ("just words", 1, "here belongs a mapping"),
+        ("a: [1,\nb: 2", 2, "this is no YAML"),
+        ("a: \x00", 1, "this is no YAML"),
+        ("a: &x [*x]", 1, "no YAML: it holds too many values, or values nested too deeply"),
+        ("a: !!python/object:os.system {}", 1, "this is no YAML"),
+        ("v: " + "x" * 200_001, 1, "at most 200000 bytes"),
+    ],
+)
+def test_a_file_that_is_no_catalogue_at_all_is_refused_in_a_sentence(text: str, line: int, told: str) -> None:
+    assert any(found == line and told in sentence for found, _, sentence in mistakes(text))
+
+
+def test_many_aliases_do_not_become_a_huge_tree() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    assert any("too many values" in sentence for _, _, sentence in mistakes("\n".join(lines)))
+
+
+def test_both_missing_sections_are_named() -> None:
+    assert [field for _, field, _ in mistakes('version: "1"')] == ["actions", "downstreams"]
+
+
+def test_a_file_that_is_not_there_or_no_text_is_a_catalogue_error(tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match=r"none\.yaml:1: the file can't be read"):
+        load_catalogue(tmp_path / "none.yaml")
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(CatalogueError, match=r"bytes\.yaml:1: the file is not UTF-8"):
+        load_catalogue(tmp_path / "bytes.yaml")
+
+
+def test_a_json_file_is_read_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "shop.json"
+    path.write_text(json.dumps({"version": "1", "downstreams": {"m": {"capabilities": ["NONE"]}}, "actions": {}}))
+    assert load_catalogue(path).downstreams["m"].capabilities == ("NONE",)
+
+
+# --- the canonical form ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [GOOD, None])
+def test_the_canonical_form_comes_back_equal_and_its_hash_is_the_digest(text: str | None) -> None:
+    catalogue = builtin_catalogue() if text is None else catalogue_from_text(text)
+    assert catalogue_from_json(catalogue.source) == catalogue
+    assert catalogue.digest == hashlib.sha256(catalogue.source).hexdigest()
+    assert json.dumps(json.loads(catalogue.source), sort_keys=True, separators=(",", ":")).encode() == catalogue.source
+
+
+def test_order_comments_and_spelt_out_defaults_do_not_change_the_digest() -> None:
+    other = with_line("    silence: 45s\n", "").replace(
+        "    permit: 1500\n", "    permit: 1500ms  # why\n    silence: 45000\n"
+    )
+    spelt = other.replace("kind: RETRYABLE", "kind: RETRYABLE\n    executor: bank\n    hold: 0")
+    assert catalogue_from_text(spelt).digest == catalogue_from_text(GOOD).digest
+    assert catalogue_from_text(with_line("45s", "46s")).digest != catalogue_from_text(GOOD).digest
+
+
+def test_the_canonical_form_of_another_release_is_read_by_default_and_by_dropping() -> None:
+    form = json.loads(catalogue_from_text(GOOD).source)
+    del form["actions"]["refund"]["verification"], form["max_skew_ms"]
+    form["actions"]["refund"]["mood"] = "good"
+    form["novelties"] = {}
+    read = catalogue_from_json(json.dumps(form).encode())
+    assert read.actions == catalogue_from_text(GOOD).actions
+    assert read.max_skew_ms == 300_000
+
+
+@pytest.mark.parametrize("source", [b"", b"[]", b"{}", b'{"version": "1"}', b"\xff", b'{"downstreams": {"x": 1}}'])
+def test_what_is_no_canonical_form_is_a_catalogue_error(source: bytes) -> None:
+    with pytest.raises(CatalogueError, match="no catalogue in canonical JSON"):
+        catalogue_from_json(source)
+
+
+# --- the built-in one ------------------------------------------------------------------------------------------------
+
+
+def test_the_built_in_catalogue_declares_what_traces_rely_on() -> None:
+    catalogue = builtin_catalogue()
+    capabilities = {name: downstream.capabilities for name, downstream in catalogue.downstreams.items()}
+    assert capabilities == {
+        "bank": ("IDEMPOTENT_KEY", "LOOKUP"),
+        "ledger-house": ("STATEMENT",),
+        "messenger": ("NONE",),
+        "cloud": ("LOOKUP",),
+        "workspace": ("IDEMPOTENT_KEY", "LOOKUP"),
+    }
+    effects = {name: (action.effect, action.kind, action.executor) for name, action in catalogue.actions.items()}
+    assert effects["read_file"] == ("OBSERVE", "RETRYABLE", "workspace")
+    assert effects["write_file"] == ("REVERSIBLE", "COMPENSATABLE", "workspace")
+    assert effects["notify"] == ("IRREVERSIBLE", "RETRYABLE", "messenger")
+    assert effects["close_ticket"] == ("IRREVERSIBLE", "PIVOT", "cloud")
+    assert effects["refund"] == ("IRREVERSIBLE", "RETRYABLE", "bank")
+    assert effects["reverse_fee"] == ("IRREVERSIBLE", "RETRYABLE", "bank")
+    assert catalogue.actions["write_file"].compensation == "delete_file"
+    window = catalogue.actions["reserve_window"]
+    assert (window.obligation, window.resources) == ("window", ("window:{business_key}",))
+    assert catalogue.obligations["window"].release_action == "release_window"
+    assert catalogue.actions["request_review"].obligation == "review"
+    meanings = {argument.name: argument.meaning for argument in catalogue.actions["refund"].arguments}
+    assert meanings == {"capture_id": True, "amount": True, "currency": True, "note": False, "client_time": False}
+    modes = {name: resource.mode for name, resource in catalogue.resources.items()}
+    assert modes == {"window": "EXCLUSIVE", "capture": "CAPACITY", "fee": "ONCE_EVER"}
