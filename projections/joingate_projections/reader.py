@@ -25,7 +25,7 @@ SCANNED_MAX = 5_000
 """Rows looked at for one page: a page may be shorter than its limit and still have a `next`."""
 HEARTBEAT_MS_MAX = 15_000
 """How long a projector may be silent before health says that it is gone."""
-TIMES = frozenset({"since", "due_at", "deadline_at"})
+TIMES = frozenset({"since", "due_at", "deadline_at", "decided_at"})
 """The indexes that a listing may be ordered by."""
 
 # What else is known by an id: the fields of each table that may hold it.
@@ -342,8 +342,7 @@ def lines_of(explained: Row) -> Iterator[str]:
     """An explanation as sentences for a terminal: what is known, then what was decided, in order."""
     for table, rows in explained["known"].items():
         for row in rows:
-            name = row.get("plan_id") if table == "plans" else row.get("step_id") if table == "steps" else None
-            name = name or next((row[field] for field in _NAMES if row.get(field)), "")
+            name = row.get(_NAMED_BY.get(table, "subject_id"), "")
             word = row.get("shown") or row.get("status") or row.get("kind") or row.get("finding") or ""
             yield f"{table}: {name} {word}".rstrip()
     for row in explained["decisions"]:
@@ -356,9 +355,16 @@ def lines_of(explained: Row) -> Iterator[str]:
         )
 
 
-_NAMES = (
-    "orphan_id", "quarantine_id", "operation_id", "commitment_id", "subject_id", "digest", "intent_id",
-)  # fmt: skip
+_NAMED_BY = {
+    "intents": "intent_id",
+    "plans": "plan_id",
+    "steps": "step_id",
+    "operations": "operation_id",
+    "commitments": "commitment_id",
+    "orphans": "orphan_id",
+    "quarantine": "quarantine_id",
+    "catalogues": "digest",
+}
 
 
 def _with_advice(row: Row) -> Row:

@@ -59,8 +59,8 @@ def run_projections(
 ) -> None:
     """Fold until `stop` is set, or, with `until_end`, until everything readable is folded or stopped.
 
-    `on_status` hears of each lane whenever its state changes. `store`, if given, is open for writing and stays open;
-    else one is opened in the settings' directory. A broker that is away is waited for.
+    `on_status` hears of each lane when its state changes, and every two seconds of its progress. `store`, if given, is
+    open for writing and stays open; else one is opened in the settings' directory. A broker that is away is waited for.
     Raises ProjectionError when the topics are not as they must be, and StoreError when the store cannot be used.
     """
     own = store if store is not None else ProjectionStore.open(settings.directory)
@@ -89,7 +89,8 @@ class _Projector:
         self._topics = Topics(settings.topic_prefix)
         self._codec = Codec(settings.registry_url)
         self._lanes: dict[tuple[str, int], Lane] = {}
-        self._told: dict[str, Status] = {}
+        self._known: dict[str, Status] = {}
+        self._said: dict[str, Status] = {}
         self._waiting: set[Lane] = set()
         self._unreachable = ""
         self._beaten_at = 0.0
@@ -260,17 +261,24 @@ class _Projector:
         """Tell the listener which lanes changed their state, and the store at once if one stopped."""
         stopped = False
         for status in self._statuses():
-            before = self._told.get(status.name)
-            self._told[status.name] = status
+            before = self._known.get(status.name)
+            self._known[status.name] = status
             if before is None or (before.state, before.sentence) != (status.state, status.sentence):
                 stopped = stopped or status.state == "STOPPED"
-                self._on_status(status)
+                self._say(status)
         if stopped:
             self._beat()
 
+    def _say(self, status: Status) -> None:
+        if self._said.get(status.name) != status:
+            self._said[status.name] = status
+            self._on_status(status)
+
     def _beat(self, *, ended: bool = False) -> None:
-        """Leave in the store how everything stands, for readers in other processes."""
+        """Leave in the store how everything stands, for readers in other processes; tell the listener of progress."""
         self._beaten_at = time.monotonic()
-        rows = {status.name: status.row() for status in self._told.values()}
+        for status in self._known.values():
+            self._say(status)
+        rows = {status.name: status.row() for status in self._known.values()}
         projector = {"at": now_ms(), "state": "ENDED" if ended else "RUNNING", "sentence": self._unreachable}
         self._store.put_statuses({**rows, "projector": projector})

@@ -315,6 +315,14 @@ class Hand:
         )
         self.decide(self.orphaned("c1"), claim_type="TimerFired", topic="gate")
 
+    def short_story(self) -> None:
+        """A ledger whose ids are all its intent's own, for tests in which several partitions share a store."""
+        self.decide(self.declared(), claim_type="DeclareIntent")
+        self.decide(self.planned("p1", "ops", "board"), claim_type="Plan")
+        self.decide(self.opened())
+        self.decide(self.permitted(), claim_type="Prepared", topic="outcomes")
+        self.decide(self.doubted(), claim_type="TimerFired", topic="gate", offset=-1)
+
 
 @pytest.fixture
 def hand() -> Hand:

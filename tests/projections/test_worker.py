@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from joingate.local_kafka import LocalKafka
 from joingate_projections.lanes import Status
 from joingate_projections.reader import StoreReader
 from joingate_projections.store import ProjectionStore, fingerprint
@@ -180,13 +181,14 @@ def test_a_restart_goes_on_and_a_rebuild_ends_the_same(
     hand.story()
     gate.write(hand)
     follow(settings, batch_max=3)
-    other.story()
+    other.short_story()
     gate.write(other)
     hand.decide(hand.cleared())
     gate.write(hand, start=len(hand.values) - 1)
     heard = follow(settings)
     before = _ends(bootstrap, topics)
-    assert heard["ledger", 0].seq == len(hand.values)
+    seqs = {partition: heard["ledger", partition].seq for partition in (0, 1)}
+    assert seqs == {0: len(hand.values), 1: len(other.values)}
     whole = expected(hand, other)
     assert marks(settings) == whole
     follow(settings, rebuild=True, batch_max=7)
@@ -282,7 +284,7 @@ def test_a_ledger_that_does_not_go_on_stops_its_partition_only(
         hand.decide(facts)
     gate.transact(*((topics.ledger, 0, value) for value in fault(hand)))
     gate.transact((topics.ledger, 0, hand.values[2]))
-    other.story()
+    other.short_story()
     gate.write(other)
     heard = follow(settings)
     assert heard["ledger", 0].state == "STOPPED"
@@ -374,7 +376,7 @@ def test_a_projector_may_follow_some_partitions(
     """Two projectors share the work; a partition that is not there is an error in a sentence."""
     hand, other = hands(), hands(partition=1, intent_id="acme/other")
     hand.story()
-    other.story()
+    other.short_story()
     gate.write(hand)
     gate.write(other)
     assert set(follow(settings, partitions=(1,))) == {("ledger", 1), ("quarantine", 1)}
@@ -441,6 +443,35 @@ def test_a_projector_killed_on_the_way_ends_as_if_it_had_not_been(
                 child.kill()
     follow(settings)
     assert marks(settings) == expected(hand)
+
+
+@pytest.mark.slow
+def test_a_broker_that_comes_back_is_followed_again(directory: Path, topic_prefix: str, hand: Any) -> None:
+    """Killed while it is followed, and back later: health says so meanwhile, and nothing was lost or folded twice."""
+    topics, stop = Topics(topic_prefix), threading.Event()
+    with LocalKafka() as kafka, ProjectionStore.open(directory) as store:
+        _create(kafka.bootstrap_servers, topics)
+        settings = ProjectionSettings(
+            bootstrap_servers=kafka.bootstrap_servers, directory=directory, topic_prefix=topic_prefix
+        )
+        reader = StoreReader(store)
+        runner = threading.Thread(target=run_projections, args=(settings, stop), kwargs={"store": store})
+        runner.start()
+        try:
+            hand.story()
+            FakeGate(kafka.bootstrap_servers, topics).write(hand)
+            _until(lambda: reader.position().get(0) == len(hand.values))
+            kafka.kill()
+            _until(lambda: any("does not answer" in problem for problem in reader.health()["problems"]))
+            kafka.restart()
+            written = len(hand.values)
+            hand.decide(hand.cleared())
+            FakeGate(kafka.bootstrap_servers, topics).write(hand, start=written)
+            _until(lambda: reader.position().get(0) == len(hand.values))
+            _until(lambda: reader.health()["healthy"])
+        finally:
+            stop.set()
+            runner.join(TIMEOUT_S)
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------

@@ -54,7 +54,11 @@ _ALL = (
     Table("orphans", ("intent_id", "kind", "subject_id", "since"), ("kind",), order="since"),
     Table("in_doubt", ("intent_id", "status", "subject_id", "since", "deadline_at"), ("status",), order="since"),
     Table("quarantine", ("status", "scope", "problem"), ("status",)),
-    Table("decisions", ("mentions", "verdict", "reason", "claim_type"), ("verdict", "reason", "claim_type")),
+    Table(
+        "decisions",
+        ("mentions", "verdict", "reason", "claim_type", "decided_at"),
+        ("verdict", "reason", "claim_type"),
+    ),
     Table("observations", ("subject_id", "intent_id", "source")),
     Table("catalogues", ("digest",)),
     Table("quarantine_records", hidden=True),
