@@ -14,36 +14,69 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, Valid
 from pydantic_core import PydanticCustomError
 
 from joingate_producers.errors import InvalidClaim
-from joingate_schemas.claims import CLAIM_TYPES, Arguments, Claim, EdgeKind, Goal, PlanStep, Scalar
+from joingate_schemas.claims import CLAIM_TYPES, Arguments, Claim, EdgeKind, Goal, PlanStep
 
 # Fields that hold text for people, in which line breaks and tabs have their place.
-_PROSE = frozenset("objective reason outcome error cause comment result text acceptance title".split())
+_PROSE = frozenset("objective reason outcome error cause comment result text evidence".split())
+_KEYS = frozenset({"claim_id", "intent_id", "plan_id", "step_id"})
+_KEY_LENGTH_MAX = 512
 _LONG_MAX = 2**63 - 1
 
 
-def _no_control_characters(text: str) -> str:
-    for place, character in enumerate(text):
-        if ord(character) < 32 or ord(character) == 127:
-            raise PydanticCustomError("control", "has a control character at position {place}", {"place": place})
+def _text(text: str) -> str:
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise PydanticCustomError("surrogate", "has half of a surrogate pair, which is no text", {})
     return text
 
 
-def _finite(value: Scalar) -> Scalar:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise PydanticCustomError("finite", "is not a finite number", {})
-    if isinstance(value, int) and abs(value) > _LONG_MAX:
-        raise PydanticCustomError("wide", "is a number of more than 64 bits: give it as text", {})
-    return value
+def _one_line(text: str) -> str:
+    for place, character in enumerate(text):
+        if ord(character) < 32 or ord(character) == 127:
+            raise PydanticCustomError("control", "has a control character at position {place}", {"place": place})
+    return _text(text)
 
 
-_Id = Annotated[str, Strict(), AfterValidator(_no_control_characters)]
-_Prose = Annotated[str, Strict()]
-_Filled = Field(min_length=1)
-_Argument = Annotated[
-    Annotated[bool, Strict()] | Annotated[int, Strict()] | Annotated[float, Strict()] | _Prose | None,
-    AfterValidator(_finite),
-]
-_Arguments = dict[Annotated[_Id, _Filled], _Argument]
+def _key(text: str) -> str:
+    """An id from which the gate forms keys: it takes printable characters only."""
+    _one_line(text)
+    for place, character in enumerate(text):
+        if not character.isprintable():
+            raise PydanticCustomError("print", "has an unprintable character at position {place}", {"place": place})
+    if len(text) > _KEY_LENGTH_MAX:
+        raise PydanticCustomError("long", "has more than {most} characters", {"most": _KEY_LENGTH_MAX})
+    return text
+
+
+def _filled(text: str) -> str:
+    if not text:
+        raise PydanticCustomError("empty", "is empty", {})
+    return text
+
+
+def _argument(value: object) -> object:
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return _text(value)
+        case int() if abs(value) > _LONG_MAX:
+            raise PydanticCustomError("wide", "is a number of more than 64 bits: give it as text", {})
+        case float() if not math.isfinite(value):
+            raise PydanticCustomError("finite", "is not a finite number", {})
+        case int() | float():
+            return value
+        case _:
+            kind = type(value).__name__
+            raise PydanticCustomError(
+                "scalar", "is a {kind}, and must be null, true, false, a number or a text", {"kind": kind}
+            )
+
+
+_Id = Annotated[str, Strict(), AfterValidator(_one_line)]
+_Key = Annotated[str, Strict(), AfterValidator(_key)]
+_Prose = Annotated[str, Strict(), AfterValidator(_text)]
+_Filled = AfterValidator(_filled)
+_Arguments = dict[Annotated[_Id, _Filled], Annotated[object, AfterValidator(_argument)]]
 _Long = Annotated[int, Strict(), Field(le=_LONG_MAX)]
 
 
@@ -68,11 +101,11 @@ class _Budgets(_Part):
 
 class _Edge(_Part):
     kind: EdgeKind
-    step_id: Annotated[_Id, _Filled]
+    step_id: Annotated[_Key, _Filled]
 
 
 class _PlanStep(_Part):
-    step_id: Annotated[_Id, _Filled]
+    step_id: Annotated[_Key, _Filled]
     action: Annotated[_Id, _Filled]
     business_key: _Id = ""
     arguments: _Arguments = {}
@@ -92,13 +125,13 @@ def _rule(name: str, hint: Any, required: bool) -> Any:
     if hint == Arguments:
         return _Arguments
     if hint is str:
-        base = _Prose if name in _PROSE else _Id
+        base = _Prose if name in _PROSE else _Key if name in _KEYS else _Id
         return Annotated[base, _Filled] if required and name != "intent_id" else base
     if hint is int:
         least = (1 if required else 0) if name in ("version", "intent_version", "attempt") else -_LONG_MAX - 1
         return Annotated[_Long, Field(ge=least)]
     if get_origin(hint) is list:
-        return list[_rule("", get_args(hint)[0], required=False)]  # type: ignore[misc]
+        return list[_rule(name, get_args(hint)[0], required=False)]  # type: ignore[misc]
     if type(None) in get_args(hint) and get_origin(hint) is not Literal:
         inner = [one for one in get_args(hint) if one is not type(None)]
         return _rule(name, inner[0], required=False) | None if len(inner) == 1 else hint
@@ -137,10 +170,11 @@ def _part(cls: type[_Part], claim_type: str, values: Mapping[str, Any]) -> dict[
 def _fault(claim_type: str, error: ValidationError) -> InvalidClaim:
     """The first of the faults, as a sentence."""
     found = error.errors()[0]
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in _named(found["loc"]))
+    # "[key]" is how the library marks a name, rather than a value, that does not fit.
+    parts = [part for part in found["loc"] if part != "[key]"]
+    named = [f"[{part}]" if isinstance(part, int) else f".{part!r}" for part in parts]
+    place = "".join(named).replace("'", "").lstrip(".")
     match found["type"]:
-        case "string_too_short":
-            problem = "is empty"
         case "missing":
             problem = "is missing"
         case "extra_forbidden":
@@ -149,17 +183,11 @@ def _fault(claim_type: str, error: ValidationError) -> InvalidClaim:
             problem = f"is {found['input']}, and must be at least {found['ctx']['ge']:g}"
         case "less_than_equal":
             problem = f"is {found['input']}, and must be at most {found['ctx']['le']:g}"
-        case "control" | "finite" | "wide":
+        case "control" | "empty" | "finite" | "long" | "print" | "scalar" | "surrogate" | "wide":
             problem = found["msg"]
         case _:
             problem = f"does not fit ({found['msg'][0].lower()}{found['msg'][1:]})"
-    return InvalidClaim(claim_type, place.lstrip("."), problem)
-
-
-def _named(location: Sequence[int | str]) -> list[int | str]:
-    """The place without the names of union branches, which mean nothing to a reader."""
-    branches = ("function-after", "bool", "int", "float", "none", "nullable", "[key]")
-    return [part for part in location if isinstance(part, int) or not part.startswith(branches)]
+    return InvalidClaim(claim_type, place, problem)
 
 
 # --- parts of claims, for people to write -----------------------------------------------------------------------------

@@ -60,12 +60,12 @@ class Undelivered(JoinGateError):
 
 
 class ClaimRefused(JoinGateError):
-    """The gate's no. `verdict` holds reason, number, advice and detail."""
+    """The gate's no, or a COMPENSATE where a yes was demanded. `verdict` holds reason, number, advice and detail."""
 
     def __init__(self, verdict: "Verdict") -> None:
         said = f": {verdict.detail}" if verdict.detail else ""
         super().__init__(
-            f"Claim {verdict.claim_id} was {verdict.verdict} for {verdict.reason} ({verdict.number}){said} "
+            f"Claim {verdict.claim_id} was {verdict.verdict} for {verdict.reason} ({verdict.number}){said}. "
             f"{verdict.meaning} {verdict.advice}"
         )
         self.verdict = verdict

@@ -103,6 +103,7 @@ class KafkaOutlet:
         self._producer.purge()
         # A purge ends every record at once, so this returns when the reports have been made.
         self._producer.flush(5.0)
+        self._producer.close()
 
 
 def _kafka_error(error: KafkaException) -> KafkaError:
@@ -112,7 +113,7 @@ def _kafka_error(error: KafkaException) -> KafkaError:
 
 
 def _partitions(client: AdminClient | Consumer | Producer, topic: str, settings: Settings, timeout_s: float) -> int:
-    where = f"the topic {topic} at {settings.bootstrap_servers}"
+    where = f"topic {topic} at {settings.bootstrap_servers}"
     try:
         # Asking for all topics, since to ask for one by name would create it on a broker that creates topics by itself.
         found = client.list_topics(timeout=timeout_s).topics.get(topic)
@@ -124,7 +125,7 @@ def _partitions(client: AdminClient | Consumer | Producer, topic: str, settings:
     if found is None:
         raise Unreachable(f"There is no {where}: check the prefix, or create the topics first.")
     if found.error is not None:
-        raise Unreachable(f"The broker can't describe {where}: {found.error.str()}.")
+        raise Unreachable(f"The broker can't describe the {where}: {found.error.str()}.")
     return len(found.partitions)
 
 
@@ -150,6 +151,9 @@ class _Reader:
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
+                # A member that died should not keep its commands from the others for longer than this.
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 2_000,
                 "error_cb": self._heard,
             }
         )
@@ -225,13 +229,23 @@ class KafkaCommands(_Reader):
             if error is None:
                 rows.append(_row(message))
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                # Begin at the earliest that is left: a command that is gone is one that the gate's timers took over.
-                log.warning("Commands of %s-%s are gone before they were read.", self._topic, message.partition())
-                self._consumer.seek(TopicPartition(self._topic, message.partition() or 0, _BEGINNING))
+                self._begin_again(message.partition())
             else:
                 self.problem = error.str()
                 log.warning("The commands of %s can't be read now: %s.", self._topic, error.str())
         return rows
+
+    def _begin_again(self, partition: int | None) -> None:
+        """Go on at the oldest that is left: a command that is gone is one that the gate's timers took over."""
+        log.warning("Commands of %s-%s are gone before they were read.", self._topic, partition)
+        # Assigned anew, since the library does not seek in a partition whose position it could not find.
+        positions = self._consumer.position(self._consumer.assignment())
+        for position in positions:
+            if position.partition == partition:
+                position.offset = _BEGINNING
+        self._consumer.assign(positions)
+        if self._held:
+            self._apply_hold(positions)
 
     def commit(self, positions: Mapping[int, int]) -> None:
         offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in positions.items()]

@@ -1,6 +1,8 @@
 """What the gate answered, as an object to ask, rather than a ledger record to read."""
 
+import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from joingate_producers.errors import ClaimRefused
 from joingate_schemas.decisions import Decision
@@ -13,6 +15,17 @@ _ABOUT_OPERATIONS = frozenset({"Dispatch", "Abort", "Prepared", "Commit", "InDou
 _UNDER_WAY = OPEN_OPERATION | {
     "PROPOSED", "PENDING_CONDITION", "RELEASE_PENDING", "TRANSFER_PENDING", "RECONCILIATION_REQUIRED",
 }  # fmt: skip
+
+# How the gate words the decision that a repeated claim id had; a test holds it to the law's own words.
+_RECORDED = re.compile(r"decided at (\d+): (\w+) \((\w+)\)")
+
+
+class Recorded(NamedTuple):
+    """The decision that a claim had when its id was first decided."""
+
+    seq: int
+    verdict: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -53,9 +66,18 @@ class Verdict:
         return self.verdict == "REPLAYED"
 
     @property
+    def recorded(self) -> Recorded | None:
+        """The first decision on a claim id that is answered for a second time; None for any other verdict."""
+        if self.reason != "CLAIM_REPEATED":
+            return None
+        found = _RECORDED.match(self.detail)
+        return Recorded(int(found[1]), found[2], found[3]) if found else None
+
+    @property
     def refused(self) -> bool:
-        """The gate said no; `reason` and `advice` say why and what to do."""
-        return self.verdict == "REJECTED"
+        """The gate said no, now or when it first decided this claim id; `reason` and `advice` say why."""
+        recorded = self.recorded
+        return self.verdict == "REJECTED" or (recorded is not None and recorded.verdict == "REJECTED")
 
     @property
     def pending(self) -> bool:
@@ -70,8 +92,9 @@ class Verdict:
         return next((str(found) for fact in self.facts if (found := getattr(fact, "operation_id", None))), "")
 
     def demand(self) -> "Verdict":
-        """This verdict, if the claim was ACCEPTED or REPLAYED. Raises ClaimRefused for any other."""
-        if self.verdict in ("ACCEPTED", "REPLAYED"):
+        """This verdict, if the claim was ACCEPTED, or REPLAYED over a decision that was. Else raises ClaimRefused."""
+        said = self.verdict if self.recorded is None else self.recorded.verdict
+        if said in ("ACCEPTED", "REPLAYED"):
             return self
         raise ClaimRefused(self)
 

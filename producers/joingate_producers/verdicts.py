@@ -27,7 +27,7 @@ from joingate_schemas.topics import partition_for
 
 log = logging.getLogger("joingate.producers")
 
-_POLL_S = 0.5
+_POLL_S = 0.25
 _AGAIN_AFTER_S = 0.5
 
 

@@ -20,6 +20,8 @@ from joingate_producers.handling import Applied, Doubt, Handlers, NotSent, Outco
 from joingate_producers.outbox import Effect, Outbox
 from joingate_producers.verdicts import PendingVerdict
 from joingate_schemas.decisions import Command
+from joingate_schemas.facts import PermitIssued
+from joingate_schemas.record import changed
 
 if TYPE_CHECKING:
     from joingate_producers.executor import Executor
@@ -40,16 +42,42 @@ def _effect(command: Command) -> Effect:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A permit that was asked for: when (monotonic, taken before the asking), and how long it will last from then."""
+    """A permit that was asked for with Prepared, after the command to prepare; `at_s` is monotonic, before the asking.
+
+    The permit comes as a command, and stands in the verdict on Prepared too. That is heard even when the partition of
+    the command went to another process meanwhile, to which the permit would mean nothing.
+    """
 
     at_s: float
-    lasts_s: float
-    pending: PendingVerdict | None = None
+    prepare: Command
+    worker: str
+    pending: PendingVerdict
 
-    def is_open(self, now_s: float) -> bool:
+    @property
+    def until_s(self) -> float:
+        """When the permit will have run out (monotonic)."""
+        return self.at_s + self.prepare.permit_ms / 1000
+
+    def is_open(self) -> bool:
         """Whether the permit may still come in time."""
-        verdict = self.pending.verdict if self.pending is not None else None
-        return now_s < self.at_s + self.lasts_s and not (verdict is not None and verdict.refused)
+        verdict = self.pending.verdict
+        return time.monotonic() < self.until_s and not (verdict is not None and verdict.refused)
+
+    def permit(self) -> Command | None:
+        """The permit as the verdict on Prepared tells it, if it is there."""
+        verdict = self.pending.verdict
+        for fact in verdict.facts if verdict is not None else ():
+            if (
+                isinstance(fact, PermitIssued)
+                and (fact.operation_id, fact.attempt, fact.worker)
+                == (self.prepare.operation_id, self.prepare.attempt, self.worker)
+                and verdict is not None
+            ):
+                return changed(
+                    self.prepare, kind="PERMIT", worker=self.worker, issued_at=verdict.decided_at,
+                    ledger_seq=verdict.seq,
+                )  # fmt: skip
+        return None
 
 
 class Worker:
@@ -66,7 +94,7 @@ class Worker:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="joingate-effect")
         self._prepares_max = 2 * threads
         self._lock = threading.Lock()
-        self._under_way: set[Future[None]] = set()
+        self._under_way: dict[Future[None], Effect] = {}
         self._failure: BaseException | None = None
         self._stopping = threading.Event()
         # Permits asked for. Used by the loop's thread only.
@@ -83,7 +111,7 @@ class Worker:
                 self._stream.hold(len(self._under_way) >= _WAITING_MAX)
                 for received in self._stream.poll(_POLL_S):
                     self._take(received)
-                self._prepare_next()
+                self._ask_and_begin()
         finally:
             self._stopping.set()
             self._pool.shutdown(wait=True)
@@ -127,32 +155,41 @@ class Worker:
             case _:
                 assert_never(command.kind)
 
-    def _prepare_next(self) -> None:
-        """Ask for permits, for no more effects than will find a thread while their permits last."""
-        now_s = time.monotonic()
-        self._asked = {effect: asked for effect, asked in self._asked.items() if asked.is_open(now_s)}
+    def _ask_and_begin(self) -> None:
+        """Begin what the verdicts permit; ask for no more permits than will find a thread while they last."""
+        for effect, asked in list(self._asked.items()):
+            permit = asked.permit()
+            if permit is not None:
+                del self._asked[effect]
+                self._start(permit, asked.until_s, None)
+            elif not asked.is_open():
+                del self._asked[effect]
         while self._prepares and len(self._asked) + len(self._under_way) < self._prepares_max:
             received = self._prepares.pop(next(iter(self._prepares)))
             command = received.command
             if command.action in self._handlers:
-                now_s, lasts_s = time.monotonic(), command.permit_ms / 1000
+                now_s = time.monotonic()
                 pending = self._executor.prepared(command.intent_id, command.operation_id, command.attempt)
-                self._asked[_effect(command)] = _Asked(now_s, lasts_s, pending)
+                self._asked[_effect(command)] = _Asked(now_s, command, self._executor.worker, pending)
             else:
                 self._give_back(command, f"this executor has no handler for the action {command.action}")
             self._stream.done(received)
 
     def _permitted(self, received: Received) -> None:
         command = received.command
-        if command.worker != self._executor.worker:
-            self._stream.done(received)  # another process asked for it
-            return
         asked = self._asked.pop(_effect(command), None)
-        if asked is None:
+        if asked is not None and command.worker == self._executor.worker:
+            self._start(command, asked.at_s + command.permit_ms / 1000, received)
+            return
+        # Else another process asked for it, or the verdict was quicker and it is under way, or it was asked for too
+        # long ago, or withdrawn: then this process can say that it will never begin.
+        if command.worker == self._executor.worker and not self._is_under_way(_effect(command)):
             self._give_back(command, "the permit came for an attempt that was withdrawn, or asked for too long ago")
-            self._stream.done(received)
-        else:
-            self._start(received, asked.at_s + command.permit_ms / 1000)
+        self._stream.done(received)
+
+    def _is_under_way(self, effect: Effect) -> bool:
+        with self._lock:
+            return effect in self._under_way.values()
 
     def _execute(self, received: Received) -> None:
         command = received.command
@@ -165,7 +202,7 @@ class Worker:
             self._give_back(command, f"this executor has no handler for the action {command.action}")
             self._stream.done(received)
         else:
-            self._start(received, None)
+            self._start(command, None, received)
 
     def _give_back(self, command: Command, why: str) -> None:
         """This attempt will never be begun here: said, unless it was begun or given back before."""
@@ -174,29 +211,30 @@ class Worker:
 
     # --- effects, in the pool's threads ------------------------------------------------------------------------------
 
-    def _start(self, received: Received, deadline: float | None) -> None:
-        under_way = self._pool.submit(self._perform, received, deadline)
+    def _start(self, command: Command, deadline_s: float | None, received: Received | None) -> None:
+        """Hand it to a thread. `received` is the command to call done, if it came as one."""
         with self._lock:
-            self._under_way.add(under_way)
+            under_way = self._pool.submit(self._perform, command, deadline_s, received)
+            self._under_way[under_way] = _effect(command)
         under_way.add_done_callback(self._ended)
 
     def _ended(self, under_way: Future[None]) -> None:
         with self._lock:
-            self._under_way.discard(under_way)
+            self._under_way.pop(under_way)
             self._failure = self._failure or under_way.exception()
 
-    def _perform(self, received: Received, deadline: float | None) -> None:
+    def _perform(self, command: Command, deadline_s: float | None, received: Received | None) -> None:
         """1. The last check. 2. The note on disk. 3. The effect. 4. The report. 5. The command is done."""
-        command = received.command
-        if deadline is None and self._stopping.is_set():
+        if deadline_s is None and self._stopping.is_set():
             return  # not done: it comes again, to the next process
-        if deadline is not None and (self._stopping.is_set() or time.monotonic() >= deadline):
+        if deadline_s is not None and (self._stopping.is_set() or time.monotonic() >= deadline_s):
             self._give_back(command, "the permit ran out before the effect was begun")
         elif self._outbox.begin_effect(_effect(command)):
             self._report(command, self._outcome(command))
         else:
             log.warning("Attempt %d of %s was begun before; not again.", command.attempt, command.operation_id)
-        self._stream.done(received)
+        if received is not None:
+            self._stream.done(received)
 
     def _outcome(self, command: Command) -> Outcome:
         try:

@@ -147,3 +147,30 @@ def reason_number(name: str) -> int:
     """The stable number of the reason called `name`; 0 for one that this release does not know."""
     known = REASONS.get(name)
     return known.number if known else 0
+
+
+_HUNDREDS = (
+    "Fine", "Shape", "Role and principal", "Identity and replay", "Intent and plan currency", "State",
+    "Authority and approval", "Order and dependencies", "Resources", "Budget and debt",
+)  # fmt: skip
+
+
+def reasons_markdown() -> str:
+    """The table of all reasons as the page `docs/reasons.md`: what each means, what to do, whether to try again."""
+    lines = [
+        "# Reasons",
+        "",
+        "Every decision carries one reason. Its name and number never change and are never used for anything else.",
+        "A claim that breaks several guards gets the reason of the first; guards run in the order of this page as far",
+        "as each can be checked by then. A repeated claim id returns its recorded decision, refusals included: to try",
+        "again, send a new claim under a new id.",
+    ]
+    hundred = -1
+    for reason in sorted(REASONS.values(), key=lambda one: one.number):
+        if reason.number // 100 != hundred:
+            hundred = reason.number // 100
+            lines += ["", f"## {_HUNDREDS[hundred]}", "", "| number | reason | meaning | what to do | trying again |"]
+            lines.append("|---:|---|---|---|---|")
+        cells = (str(reason.number), f"`{reason.name}`", reason.meaning, reason.advice, reason.retry.value)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

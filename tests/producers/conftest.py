@@ -13,10 +13,12 @@ from typing import Any, NamedTuple, Protocol
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from joingate.local_kafka import LocalKafka, find_java
 from joingate_producers import Connection, MemoryBroker
-from joingate_schemas.claims import AnyClaim
+from joingate_schemas.claims import AnyClaim, Prepared
 from joingate_schemas.codec import Codec
 from joingate_schemas.decisions import Command, Decision
+from joingate_schemas.facts import AnyFact, PermitIssued
 from joingate_schemas.ids import operation_id
 from joingate_schemas.topics import Topics, partition_for
 
@@ -40,6 +42,7 @@ class Ruling(NamedTuple):
     status: str = ""
     subject_id: str = ""
     detail: str = ""
+    facts: tuple[AnyFact, ...] = ()
 
 
 Rule = Callable[[AnyClaim], Ruling | None]
@@ -60,7 +63,7 @@ class Port(Protocol):
 class FakeGate:
     """Answers claims in a thread. `rule` may be replaced at any time; None of it leaves a claim unanswered for good.
 
-    `heard` is every claim that arrived, in order, repetitions included; `held` set, it reads no more until cleared.
+    `heard` is every claim that arrived, in order, repetitions included.
     """
 
     def __init__(self, port: Port, topics: Topics) -> None:
@@ -69,11 +72,13 @@ class FakeGate:
         self.epoch = 1
         self.topics = topics
         self.codec = Codec()
-        self.held = threading.Event()
+        self._held = threading.Event()
+        self._turn = threading.Lock()
         self._port = port
         self._decided: dict[tuple[int, str, str], tuple[int, Ruling]] = {}
         self._heads: dict[int, tuple[int, bytes]] = {}
         self._stopping = threading.Event()
+        self._commanding = threading.Lock()
         self._command_seq = itertools.count(1_000)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -88,13 +93,28 @@ class FakeGate:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            if self.held.is_set():
+            with self._turn:
+                held = self._held.is_set()
+                if not held:
+                    self._turn_of_work()
+            if held:
                 self._stopping.wait(0.01)
-                continue
-            for topic, partition, offset, value in self._port.read(0.05):
-                claim = self.codec.decode(value)
-                self.heard.append((self.topics.short(topic), claim))  # type: ignore[arg-type]
-                self._answer(topic, partition, offset, value, claim)
+
+    def _turn_of_work(self) -> None:
+        for topic, partition, offset, value in self._port.read(0.05):
+            claim = self.codec.decode(value)
+            self.heard.append((self.topics.short(topic), claim))  # type: ignore[arg-type]
+            self._answer(topic, partition, offset, value, claim)
+
+    def hold(self) -> None:
+        """Read no more claims, from now on."""
+        self._held.set()
+        with self._turn:  # the turn that was under way is over
+            pass
+
+    def go_on(self) -> None:
+        """Read claims again."""
+        self._held.clear()
 
     def _answer(self, topic: str, partition: int, offset: int, value: bytes, claim: Any) -> None:
         known = self._decided.get((partition, claim.intent_id, claim.claim_id))
@@ -117,7 +137,8 @@ class FakeGate:
             seq=seq, epoch=self.epoch, decided_at=1_000 + seq, topic="proposals", offset=offset, appended_at=1_000,
             claim_type=type(claim).__name__, claim_id=claim.claim_id, intent_id=claim.intent_id,
             principal=claim.principal, claim=b"", verdict=ruling.verdict, reason=ruling.reason, detail=ruling.detail,  # type: ignore[arg-type]
-            subject_id=ruling.subject_id, status=ruling.status, refers_to=refers_to, facts=[], previous=digest,
+            subject_id=ruling.subject_id, status=ruling.status, refers_to=refers_to, facts=list(ruling.facts),
+            previous=digest,
         )  # fmt: skip
         raw = self.codec.encode(decision)
         self._heads[partition] = (seq, hashlib.sha256(raw).digest())
@@ -129,15 +150,16 @@ class FakeGate:
         intent_id = fields.setdefault("intent_id", "acme/fee/1")
         action = fields.setdefault("action", "notify")
         business_key = fields.setdefault("business_key", "k1")
-        filled = {
-            "operation_id": operation_id(intent_id, action, business_key, 1), "attempt": 1, "generation": 1,
-            "intent_version": 1, "plan_id": "p1", "step_id": "s1", "arguments": {}, "downstream": "messenger",
-            "executor": executor, "worker": "", "commitment_id": None, "issued_at": int(time.time() * 1000),
-            "permit_ms": 30_000, "partition": partition_for(intent_id.encode(), PARTITIONS),
-            "ledger_seq": next(self._command_seq), "epoch": self.epoch, **fields,
-        }  # fmt: skip
-        command = Command(**filled)
-        self.raw_command(executor, self.codec.encode(command), intent_id)
+        with self._commanding:  # numbered in the order in which they are written, as a gate's are
+            filled = {
+                "operation_id": operation_id(intent_id, action, business_key, 1), "attempt": 1, "generation": 1,
+                "intent_version": 1, "plan_id": "p1", "step_id": "s1", "arguments": {}, "downstream": "messenger",
+                "executor": executor, "worker": "", "commitment_id": None, "issued_at": int(time.time() * 1000),
+                "permit_ms": 30_000, "partition": partition_for(intent_id.encode(), PARTITIONS),
+                "ledger_seq": next(self._command_seq), "epoch": self.epoch, **fields,
+            }  # fmt: skip
+            command = Command(**filled)
+            self.raw_command(executor, self.codec.encode(command), intent_id)
         return command
 
     def raw_command(self, executor: str, value: bytes, intent_id: str = "acme/fee/1") -> None:
@@ -145,16 +167,29 @@ class FakeGate:
         key = intent_id.encode()
         self._port.write(self.topics.commands(executor), key, value, partition_for(key, PARTITIONS))
 
-    def permits(self) -> Rule:
-        """A rule that answers Prepared with the permit, as a gate does, and everything else with ACCEPTED."""
+    def permits(self, permit_ms: int = 30_000, *, by_command: bool = True) -> Rule:
+        """A rule that gives the permit to the first Prepared of an attempt, and answers all else with ACCEPTED.
+
+        `by_command` false stands for a command that went to another process: the permit is in the verdict only.
+        """
+        given: set[tuple[str, int]] = set()
 
         def rule(claim: Any) -> Ruling:
-            if type(claim).__name__ == "Prepared":
+            if not isinstance(claim, Prepared):
+                return Ruling(subject_id=getattr(claim, "operation_id", ""))
+            if (claim.operation_id, claim.attempt) in given:
+                return Ruling("REJECTED", "ALREADY_CLAIMED", subject_id=claim.operation_id)
+            given.add((claim.operation_id, claim.attempt))
+            if by_command:
                 self.command(
                     claim.executor, kind="PERMIT", intent_id=claim.intent_id, operation_id=claim.operation_id,
-                    attempt=claim.attempt, worker=claim.worker,
+                    attempt=claim.attempt, worker=claim.worker, permit_ms=permit_ms,
                 )  # fmt: skip
-            return Ruling(subject_id=getattr(claim, "operation_id", ""))
+            permit = PermitIssued(
+                operation_id=claim.operation_id, intent_id=claim.intent_id, attempt=claim.attempt,
+                executor=claim.executor, worker=claim.worker, valid_until=0, timer="PERMIT", deadline_at=0,
+            )  # fmt: skip
+            return Ruling(subject_id=claim.operation_id, facts=(permit,))
 
         return rule
 
@@ -194,8 +229,8 @@ class KafkaPort:
     def __init__(self, bootstrap: str, topics: Topics) -> None:
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap, "group.id": f"{topics.prefix}fake-gate", "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed", "fetch.wait.max.ms": 20, "topic.metadata.refresh.interval.ms": 1000,
+                "bootstrap.servers": bootstrap, "group.id": f"{topics.prefix}fake-gate",
+                "auto.offset.reset": "earliest", "isolation.level": "read_committed", "fetch.wait.max.ms": 20,
                 "log_level": 0,
             }
         )  # fmt: skip
@@ -280,6 +315,33 @@ def broker_world(bootstrap: str, topic_prefix: str, tmp_path: Path) -> Iterator[
     topics = Topics(topic_prefix)
     topics.create(bootstrap, PARTITIONS, ["messenger"])
     yield from _world(KafkaPort(bootstrap, topics), topics, None, tmp_path, bootstrap_servers=bootstrap)
+
+
+@pytest.fixture(scope="module")
+def _own_kafka() -> Iterator[LocalKafka]:
+    if find_java() is None:
+        pytest.skip("needs Java, to start a broker that may be killed")
+    with LocalKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def own_kafka(_own_kafka: LocalKafka) -> Iterator[LocalKafka]:
+    """A Kafka that the test may pause and kill: no other test uses it meanwhile, and it runs at the test's start."""
+    if _own_kafka.pid is None:
+        _own_kafka.restart()
+    yield _own_kafka
+    _own_kafka.resume()
+
+
+@pytest.fixture
+def own_world(own_kafka: LocalKafka, topic_prefix: str, tmp_path: Path) -> Iterator[World]:
+    """A world on a Kafka of its own."""
+    topics = Topics(topic_prefix)
+    topics.create(own_kafka.bootstrap_servers, PARTITIONS, ["messenger"])
+    port = KafkaPort(own_kafka.bootstrap_servers, topics)
+    settings = {"bootstrap_servers": own_kafka.bootstrap_servers, "client": {"log_level": "0"}}
+    yield from _world(port, topics, None, tmp_path, **settings)
 
 
 @pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.broker)])

@@ -71,7 +71,7 @@ def test_verdicts_can_be_awaited(world: Any) -> None:
 
 def test_cancelling_one_who_waits_leaves_the_claim_to_the_others(world: Any) -> None:
     """A task that gives up takes nothing from the claim or from the next wait."""
-    world.gate.held.set()
+    world.gate.hold()
     pending = _dispatch(Planner(world.connect()))
 
     async def give_up() -> None:
@@ -82,16 +82,18 @@ def test_cancelling_one_who_waits_leaves_the_claim_to_the_others(world: Any) -> 
             await task
 
     asyncio.run(give_up())
-    world.gate.held.clear()
+    world.gate.go_on()
     assert pending.wait(20).accepted
 
 
 def test_a_timeout_says_that_the_claim_is_still_pending(world: Any) -> None:
     """It names the claim, sync and async, and waiting again brings the verdict that comes late."""
-    world.gate.held.set()
+    world.gate.hold()
     pending = _dispatch(Planner(world.connect()), claim_id="c-late")
     world.until(lambda: pending.delivered, "the broker's confirmation")
-    with pytest.raises(VerdictTimeout, match="Dispatch c-late within 0.01 s: it was written and is still pending") as one:
+    with pytest.raises(
+        VerdictTimeout, match=r"Dispatch c-late within 0\.01 s: it was written and is still pending"
+    ) as one:
         pending.wait(0.01)
     assert one.value.claim_id == "c-late"
     assert one.value.delivered
@@ -102,7 +104,7 @@ def test_a_timeout_says_that_the_claim_is_still_pending(world: Any) -> None:
             await pending.within(0.01)
 
     asyncio.run(await_it())
-    world.gate.held.clear()
+    world.gate.go_on()
     assert pending.wait(20).accepted
     assert pending.verdict is not None
 

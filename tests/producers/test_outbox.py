@@ -129,7 +129,9 @@ def test_one_outbox_belongs_to_one_process(tmp_path: Path) -> None:
     outbox = Outbox(path)
     with pytest.raises(OutboxInUse, match="give each its own client id or outbox"):
         Outbox(path)
-    other = "import sys; from pathlib import Path; from joingate_producers.outbox import Outbox; Outbox(Path(sys.argv[1]))"
+    other = (
+        "import sys; from pathlib import Path; from joingate_producers.outbox import Outbox; Outbox(Path(sys.argv[1]))"
+    )
     done = subprocess.run([sys.executable, "-c", other, str(path)], capture_output=True, text=True, check=False)
     assert "OutboxInUse" in done.stderr
     _put(outbox, "c1")
