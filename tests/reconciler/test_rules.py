@@ -40,6 +40,7 @@ def play(row: Row, *answers: tuple[int, Answer]) -> tuple[Row, list[Observe]]:
     claims = []
     for asked_at, answer in answers:
         step = rules.answered(row, answer, asked_at, POLICY)
+        assert step.row is not None
         row = step.row
         if step.claim is not None:
             claims.append(step.claim)
@@ -86,10 +87,16 @@ def test_what_is_resolved_or_a_persons_is_forgotten(make_request: Make, kind: st
 
 def test_one_match_is_adopted_with_its_external_id(make_request: Make) -> None:
     _, claims = play(
-        row_of(make_request()), (ASKABLE, Found(external_ids=("bank-7",), key="op-1", source_version=70, evidence=("e",)))
+        row_of(make_request()),
+        (ASKABLE, Found(external_ids=("bank-7",), key="op-1", source_version=70, evidence=("e",))),
     )
     (claim,) = claims
-    assert (claim.finding, claim.external_ids, claim.source, claim.source_version) == ("PRESENT", ["bank-7"], "bank", 70)
+    assert (claim.finding, claim.external_ids, claim.source, claim.source_version) == (
+        "PRESENT",
+        ["bank-7"],
+        "bank",
+        70,
+    )
     assert (claim.subject_kind, claim.subject_id, claim.intent_id) == ("OPERATION", "op-1", "acme/fee/1")
     assert (claim.idempotency_key, claim.evidence, claim.proof) == ("op-1", ["e"], None)
 
@@ -152,7 +159,7 @@ def test_an_unreachable_source_between_two_looks_is_neither_a_look_nor_a_reset(m
 def test_the_questions_come_further_and_further_apart_up_to_a_limit(make_request: Make) -> None:
     row, waits = row_of(make_request()), []
     for _ in range(6):
-        row = rules.answered(row, Unreachable(detail="down"), 2_000_000, POLICY).row
+        row, _ = play(row, (2_000_000, Unreachable(detail="down")))
         waits.append(row.not_before - 2_000_000)
     assert waits == [1_000, 2_000, 4_000, 8_000, 8_000, 8_000]
 
@@ -176,6 +183,20 @@ def test_a_clear_answer_is_asked_for_again_if_the_gate_does_not_settle_it(make_r
     _, more = play(row, (move.at, Found(external_ids=("b",))))
     assert more[0].finding == "PRESENT"
     assert more[0].claim_id != claims[0].claim_id
+
+
+def test_a_clear_answer_is_not_repeated_for_ever(make_request: Make) -> None:
+    """Each repeat is a ledger record: when nothing comes of several, it is the gate's deadline that counts."""
+    row: Row | None = row_of(make_request())
+    said = []
+    while row is not None:
+        move = rules.move(row, ASKABLE, POLICY)
+        assert move is not None
+        step = rules.answered(row, Found(external_ids=("b",)), move.at, POLICY)
+        said.append(step.claim)
+        row = step.row
+    assert len(said) == POLICY.tellings_max
+    assert None not in said
 
 
 def test_a_resend_is_asked_of_the_gate_with_the_same_key(make_request: Make) -> None:

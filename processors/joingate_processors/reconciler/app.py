@@ -19,7 +19,7 @@ from yarl import URL
 
 from joingate_processors.reconciler.answers import Answered, Downstream
 from joingate_processors.reconciler.asking import Asker
-from joingate_processors.reconciler.committed import CommittedApp
+from joingate_processors.reconciler.committed import CommittedApp, KeptTable
 from joingate_processors.reconciler.desk import Desk
 from joingate_processors.reconciler.rules import Row
 from joingate_processors.reconciler.schedule import Schedule
@@ -95,8 +95,9 @@ class Reconciler:
         )
         schedule = Schedule()
         board.next_ask_at = schedule.next_at
-        rows = FaustRows(self.app.Table("open", partitions=partitions, key_type=bytes, value_type=bytes))
-        self._desk = Desk(rows, schedule, board, settings.policy, now_ms)
+        table = self.app.Table("open", partitions=partitions, key_type=bytes, value_type=bytes)
+        self._table = cast(KeptTable, table)
+        self._desk = Desk(FaustRows(table), schedule, board, settings.policy, now_ms)
         self._asker = Asker(
             schedule=schedule,
             read=self._desk.row,
@@ -124,6 +125,7 @@ class Reconciler:
         async for event in acked_by_hand.events():
             try:
                 await handle(event)
+                await self._table.kept()
             except Exception as error:
                 # Its position has not moved, so the next life takes this record again.
                 await self.app.crash(error)
@@ -186,6 +188,7 @@ def _app(settings: ReconcilerSettings, partitions: int) -> CommittedApp:
         f"{settings.prefix}reconciler",
         broker=brokers,
         store="rocksdb://?driver=rocksdict",
+        Table=KeptTable,
         datadir=settings.state_dir,
         processing_guarantee="at_least_once",
         consumer_auto_offset_reset="earliest",

@@ -99,11 +99,9 @@ class Desk:
             return
         row = rules.opened(request, received_on, self._policy)
         if row is None:
-            self._rows.delete(row_key(request.subject_id))
-            self._schedule.drop(request.subject_id)
-            self._board.open.discard(request.subject_id)
-            return
-        self._put(row)
+            self._close(request.subject_id)
+        else:
+            self._put(row)
 
     async def take_answer(self, answered: Answered, send: Callable[[Observe], Awaitable[None]]) -> None:
         """Say what follows from the answer, and write down that it was said. `send` returns once the broker has it."""
@@ -114,7 +112,20 @@ class Desk:
         if step.claim is not None:
             await send(step.claim)
             self._board.claims += 1
-        self._put(step.row)
+        if step.row is not None:
+            self._put(step.row)
+            return
+        log.warning(
+            "what is known about %s was said %d times, and the gate has not settled it: it is asked about no more, and "
+            "the gate turns to a person at its deadline",
+            answered.subject_id, self._policy.tellings_max,
+        )  # fmt: skip
+        self._close(answered.subject_id)
+
+    def _close(self, subject_id: str) -> None:
+        self._rows.delete(row_key(subject_id))
+        self._schedule.drop(subject_id)
+        self._board.open.discard(subject_id)
 
     def _put(self, row: Row) -> None:
         self._rows.put(row_key(row.request.subject_id), encode_row(row))

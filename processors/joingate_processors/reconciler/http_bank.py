@@ -84,7 +84,10 @@ class HttpBank:
                 return _unclear(status, row)
 
     async def observe_resource(self, request: InDoubtRequest) -> ResourceView:
-        """Whether every resource, none of them, or some exist now, whoever holds them."""
+        """Whether every resource, none of them, or some exist now.
+
+        Where the id of the reservation is known, only that one counts: another's later one is not ours.
+        """
         there: list[bool] = []
         versions: list[int] = []
         evidence: list[str] = []
@@ -97,10 +100,11 @@ class HttpBank:
                 case 200, {"kind": str(k), "name": str(n), "exists": bool(exists), "version": int(version)} if (
                     k == kind and n == name
                 ):
-                    there.append(exists)
+                    holder = reply[1].get("holder")
+                    there.append(exists and (not request.external_ids or holder in request.external_ids))
                     versions.append(version)
-                    holder = f", held by {reply[1].get('holder')}" if exists else ""
-                    evidence.append(f"{reference} {'exists' if exists else 'does not exist'} as of {version}{holder}")
+                    words = f"is held by {holder}" if exists else "is held by nobody"
+                    evidence.append(f"{reference} {words} as of {version}")
                 case status, row:
                     return _unclear(status, row)
         if not there:

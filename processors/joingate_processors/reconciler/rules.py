@@ -38,6 +38,7 @@ class Policy:
 
     `backoff_ms_first` doubles with each unclear answer up to `backoff_ms_max`. `settle_ms` is how long the gate may
     take over a clear answer before the question is put again, in case that it could not use the claim.
+    `tellings_max` is how often it is put again: then everything that could be said was said, and it is the gate's.
     `clock_margin_ms` is by how much this machine's clock may be ahead of the broker's.
     """
 
@@ -45,6 +46,7 @@ class Policy:
     backoff_ms_max: int = 60_000
     settle_ms: int = 30_000
     settle_ms_max: int = 600_000
+    tellings_max: int = 8
     clock_margin_ms: int = 250
     principal: str = "reconciler"
 
@@ -62,7 +64,7 @@ class Missed:
 class Row:
     """An open request with all that was learnt about it.
 
-    `asks` counts answers, `tries` the unclear ones in a row, `told` the clear ones; `said` is what was said last.
+    `asks` counts answers, `tries` the unclear ones in a row, `told` the clear ones; `said` is the finding said last.
     """
 
     request: InDoubtRequest
@@ -86,9 +88,9 @@ class Move:
 
 @dataclass(frozen=True)
 class Step:
-    """The row as it is after an answer, and the claim that follows, if any."""
+    """The row as it is after an answer, or None where it is closed, and the claim that follows, if any."""
 
-    row: Row
+    row: Row | None
     claim: Observe | None
 
 
@@ -195,7 +197,7 @@ class _Seen:
         evidence = [f"{request.downstream} takes the same key again: attempt {request.attempt} is in doubt"]
         asked = self._claim("RESEND", self.policy.principal)
         claim = changed(asked, evidence=evidence, idempotency_key=request.subject_id)
-        return Step(replace(self._settling(), resent=True), claim)
+        return self._told(replace(self.row, resent=True), claim)
 
     def misses(self, answer: NotFound | Gone) -> Step:
         """Nothing was seen: the first look is kept, a second that agrees proves absence."""
@@ -228,17 +230,20 @@ class _Seen:
             idempotency_key=key,
         )
         missed = self.row.missed if finding == "ABSENT" else None
-        return Step(replace(self._settling(), missed=missed, said=_gist(finding, external_ids)), claim)
+        return self._told(replace(self.row, missed=missed, said=finding), claim)
 
     def notes(self, finding: Finding, heard: Heard) -> Step:
         """Say it once, and go on asking: it does not answer the question."""
-        row = replace(self.row, missed=None, said=_gist(finding, ()))
+        row = replace(self.row, missed=None, said=finding)
         return Step(row, None if row.said == self.row.said else self._heard(finding, heard))
 
-    def _settling(self) -> Row:
-        told = self.row.told + 1
+    def _told(self, row: Row, claim: Observe) -> Step:
+        """Leave the gate time to act on the claim. It normally resolves the subject, which closes the row."""
+        told = row.told + 1
+        if told >= self.policy.tellings_max:
+            return Step(None, claim)
         wait = doubles(self.policy.settle_ms, self.policy.settle_ms_max, told)
-        return replace(self.row, tries=0, told=told, not_before=self.asked_at + wait)
+        return Step(replace(row, tries=0, told=told, not_before=self.asked_at + wait), claim)
 
     def _heard(self, finding: Finding, heard: Heard) -> Observe:
         return changed(
@@ -278,7 +283,3 @@ def _older(answer: Heard, missed: Missed) -> bool:
     if answer.source_version is None or missed.source_version is None:
         return False
     return answer.source_version < missed.source_version
-
-
-def _gist(finding: Finding, external_ids: Sequence[str]) -> str:
-    return " ".join([finding, *external_ids])

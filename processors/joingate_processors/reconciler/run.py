@@ -7,12 +7,14 @@ the process when it is done. Here all of that stays with whoever calls.
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from joingate_processors.reconciler import committed
 from joingate_processors.reconciler.answers import Downstream
 from joingate_processors.reconciler.app import Reconciler
 from joingate_processors.reconciler.http_bank import HttpBank
@@ -23,6 +25,8 @@ from joingate_schemas.topics import Topics
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.1
+END_S_MAX = 60.0
+"""How long a life that failed may take to end, in seconds: its client gives a broker that is away some time."""
 PROBE_S = 2.0
 """How often, in seconds, the broker is asked whether it is there, and how long it may take to answer."""
 
@@ -52,7 +56,46 @@ def run_reconciler(
     Returns within about `settings.stop_deadline_s` of the stop. A broker that is away, and other failures, are
     logged, reported and tried again for ever; raises Stuck when only a new process can help.
     """
-    asyncio.run(_run(settings, stop, on_status, downstreams or {}))
+    with _quiet_libraries():
+        loop = asyncio.new_event_loop()
+        cut_off = True
+        try:
+            cut_off = loop.run_until_complete(_run(settings, stop, on_status, downstreams or {}))
+        finally:
+            _close(loop, cut_off)
+
+
+def _close(loop: asyncio.AbstractEventLoop, cut_off: bool) -> None:
+    """End what is left in the loop. What was cut off is left as it stands: it was told to end, and does not."""
+    if cut_off:
+        loop.set_exception_handler(lambda _loop, told: log.debug("left behind: %s", told.get("message")))
+    else:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+@contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Keep Faust and its client from logging each vain attempt, and tracebacks: we say it once, in a sentence.
+
+    With our own logger at DEBUG they speak as they are configured.
+    """
+    loggers = [logging.getLogger(name) for name in ("aiokafka", "faust", "mode", committed.__name__)]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        if not log.isEnabledFor(logging.DEBUG):
+            logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 async def _run(
@@ -60,15 +103,16 @@ async def _run(
     stop: threading.Event,
     on_status: Callable[[ReconcilerStatus], None],
     further: Mapping[str, Downstream],
-) -> None:
+) -> bool:
+    """One life after another until the stop; whether the last had to be cut off."""
     board = Board()
     async with _reported(board, on_status), _adapters(settings, further) as downstreams:
         probe = _Probe(settings)
         failures = 0
         while not stop.is_set():
-            board.phase = Phase.STARTING
+            began = time.monotonic()
             try:
-                await _live(settings, stop, downstreams, board, probe)
+                return await _live(settings, stop, downstreams, board, probe)
             except Stuck:
                 raise
             except BrokerAway as error:
@@ -78,8 +122,10 @@ async def _run(
             except Exception as error:
                 _fail(board, Phase.FAILING, f"the reconciler failed, and starts again: {type(error).__name__}: {error}")
                 log.debug("why the reconciler failed", exc_info=error)
-            failures += 1
+            # A life that lasted was a good one, after which the next failure is the first again.
+            failures = failures + 1 if time.monotonic() - began < END_S_MAX else 1
             await _pause(stop, min(settings.retry_s_max, settings.retry_s * 2 ** min(failures - 1, 16)))
+    return False
 
 
 async def _live(
@@ -88,9 +134,11 @@ async def _live(
     downstreams: Mapping[str, Downstream],
     board: Board,
     probe: "_Probe",
-) -> None:
-    """One life of the Faust app: until the stop, or until it fails, which raises what it failed of."""
-    life = Reconciler(settings, await probe.partitions(), downstreams, board)
+) -> bool:
+    """One life of the Faust app, until the stop; whether it had to be cut off. Raises what else ended it."""
+    partitions = await probe.partitions()
+    board.phase = Phase.STARTING
+    life = Reconciler(settings, partitions, downstreams, board)
     starting = asyncio.create_task(life.app.start())
     probing = asyncio.create_task(_watch(board, probe, starting))
     try:
@@ -102,20 +150,29 @@ async def _live(
             await asyncio.sleep(LOOK_S)
     finally:
         probing.cancel()
-        await _end(life, starting, settings.stop_deadline_s, stop)
-
-
-async def _end(life: Reconciler, starting: "asyncio.Task[None]", deadline_s: float, stop: threading.Event) -> None:
-    try:
-        await asyncio.wait_for(life.app.stop(), deadline_s)
-    except TimeoutError:
-        if not stop.is_set():
-            raise Stuck("the reconciler failed, and its consumer does not end: start the process again") from None
+        ended = await _ended(life, starting, stop, settings.stop_deadline_s)
+        if not ended and not stop.is_set():
+            raise Stuck("the reconciler failed, and its consumer does not end: start the process again")
+    if not ended:
         # What was handled and not committed is handled again, which changes nothing.
-        log.error("the reconciler did not end in order within %.0f s, and was cut off", deadline_s)
-    finally:
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
+        log.error("the reconciler did not end in order within %.0f s, and was cut off", settings.stop_deadline_s)
+    return not ended
+
+
+async def _ended(life: Reconciler, starting: "asyncio.Task[None]", stop: threading.Event, deadline_s: float) -> bool:
+    """Tell the app to stop; whether it did in time, which is `deadline_s` from the moment that `stop` is set."""
+    clock = asyncio.get_running_loop().time
+    # Faust swallows a cancellation, so its end is waited for, not awaited.
+    ending = asyncio.create_task(life.app.stop())
+    until, hurried = clock() + END_S_MAX, False
+    while not ending.done() and clock() < until:
+        await asyncio.wait([ending], timeout=LOOK_S)
+        if stop.is_set() and not hurried:
+            hurried, until = True, min(until, clock() + deadline_s)
+    starting.cancel()
+    if ending.done() and (error := ending.exception()) is not None:
+        log.error("the reconciler met a fault while it stopped: %s: %s", type(error).__name__, error)
+    return ending.done()
 
 
 async def _watch(board: Board, probe: "_Probe", starting: "asyncio.Task[None]") -> None:
@@ -123,9 +180,10 @@ async def _watch(board: Board, probe: "_Probe", starting: "asyncio.Task[None]") 
     while True:
         try:
             await probe.partitions()
-        except (BrokerAway, TopicsMissing) as error:
-            if board.phase is not Phase.BROKER_AWAY:
-                _fail(board, Phase.BROKER_AWAY, str(error))
+        except BrokerAway as error:
+            _fail(board, Phase.BROKER_AWAY, str(error))
+        except TopicsMissing as error:
+            _fail(board, Phase.FAILING, str(error))
         else:
             phase = Phase.RUNNING if starting.done() else Phase.STARTING
             if board.phase is not phase:
@@ -149,18 +207,21 @@ class _Probe:
         return await asyncio.to_thread(self._ask)
 
     def _ask(self) -> int:
+        # Described, not looked up in the metadata: that could make a broker create the topic, with its own settings.
+        asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=PROBE_S)
         try:
-            topic = self._admin.list_topics(self._topic, timeout=PROBE_S).topics[self._topic]
+            return len(asked[self._topic].result().partitions)
         except KafkaException as error:
+            fault = error.args[0]
+            if fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise TopicsMissing(
+                    f"the topic {self._topic} is not at {self._servers}: create the gate's topics first; it is tried "
+                    "again"
+                ) from error
             raise BrokerAway(
-                f"no broker answers at {self._servers} ({error.args[0].str()}): nothing is reconciled until one does; "
-                "it is tried again"
+                f"no broker answers at {self._servers} ({fault.str()}): nothing is reconciled until one does; it is "
+                "tried again"
             ) from error
-        if topic.error is not None or not topic.partitions:
-            raise TopicsMissing(
-                f"the topic {self._topic} is not at {self._servers}: create the gate's topics first; it is tried again"
-            )
-        return len(topic.partitions)
 
 
 @asynccontextmanager
@@ -201,8 +262,9 @@ async def _reported(board: Board, on_status: Callable[[ReconcilerStatus], None])
 
 
 def _fail(board: Board, phase: Phase, problem: str) -> None:
+    if (board.phase, board.problem) != (phase, problem):
+        log.error("%s", problem)
     board.phase, board.problem = phase, problem
-    log.error("%s", problem)
 
 
 async def _pause(stop: threading.Event, seconds: float) -> None:
