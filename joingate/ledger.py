@@ -21,6 +21,9 @@ from joingate_schemas.registry import RegistryUnavailable
 from joingate_schemas.topics import TopicsUnavailable, read_schemas
 
 ASK_S = 10.0
+_SETTLING = frozenset(
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}
+)
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,17 @@ class LedgerReader:
         self.at_end: set[int] = set()
 
     def _start(self, partition: int, from_end: bool) -> TopicPartition:
-        low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=ASK_S)
-        return TopicPartition(self._topic, partition, high if from_end else low)
+        here = TopicPartition(self._topic, partition)
+        deadline = time.monotonic() + ASK_S
+        while True:
+            try:
+                low, high = self._consumer.get_watermark_offsets(here, timeout=ASK_S)
+                return TopicPartition(self._topic, partition, high if from_end else low)
+            except KafkaException as error:
+                # Of a topic that was made a moment ago, not every broker knows the leader yet.
+                if error.args[0].code() not in _SETTLING or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def _learn(self) -> None:
         try:

@@ -57,7 +57,6 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="The address that HTTP servers of this process listen on.")
     port: int = Field(default=8080, ge=0, le=65_535, description="The API's port; 0 takes a free one.")
     api_url: str = Field(default="http://127.0.0.1:8080", description="Where `status` and `explain` ask.")
-    principal: str = Field(default="", description="Who speaks in the claims that this process makes.")
 
     @property
     def topics(self) -> Topics:

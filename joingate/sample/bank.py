@@ -93,7 +93,13 @@ def main(arguments: list[str] | None = None) -> int:
         _die_with_parent(asked.parent, asked.parent_signal)
     options = BankOptions(asked.core_dedupe_fees, asked.key_horizon_s, asked.hold_s_max)
     try:
-        serve(asked.port, asked.ledger, lambda url: print(f"{READY}{url}", flush=True), options=options)
+        serve(
+            asked.port,
+            asked.ledger,
+            lambda url: print(f"{READY}{url}", flush=True),
+            host=asked.host,
+            options=options,
+        )
     except KeyboardInterrupt:
         return 130
     except (LedgerBusy, LedgerDamaged, OSError) as error:
@@ -105,6 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     usual = BankOptions()
     parser = argparse.ArgumentParser(prog="python -m joingate.sample.bank", description="A small bank to act on.")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
     parser.add_argument("--ledger", type=Path, required=True, help="the ledger file, made if missing")
     parser.add_argument("--core-dedupe-fees", action="store_true", help="let a fee be reversed once ever")

@@ -11,8 +11,8 @@ from typing import Any, assert_never
 
 from joingate.sample.actions import ACTIONS
 from joingate.sample.client import Applied, BankClient, InDoubt, NotSent, Refused
-from joingate_producers import Connection, Doubt, Executor, Handlers, Outcome
 from joingate_producers import Applied as Done
+from joingate_producers import Connection, Doubt, Executor, Handlers, Outcome
 from joingate_producers import NotSent as NeverSent
 from joingate_producers import Refused as Declined
 from joingate_schemas.catalogue import Action, Catalogue

@@ -28,6 +28,7 @@ class BankProcess:
         self,
         ledger: Path,
         *,
+        host: str = "127.0.0.1",
         port: int = 0,
         core_dedupe_fees: bool = False,
         key_horizon_s: float | None = None,
@@ -35,6 +36,7 @@ class BankProcess:
         ready_s_max: float = 30.0,
     ) -> None:
         self.ledger = ledger
+        self._host = host
         self._port = port
         self._ready_s_max = ready_s_max
         self._options = ["--core-dedupe-fees"] if core_dedupe_fees else []
@@ -68,7 +70,7 @@ class BankProcess:
         """Start the child and wait until it answers. Raises BankDidNotStart."""
         if self._child is not None:
             raise RuntimeError("the sample bank runs already")
-        command = [sys.executable, "-m", "joingate.sample.bank", "--port", str(self._port)]
+        command = [sys.executable, "-m", "joingate.sample.bank", "--host", self._host, "--port", str(self._port)]
         command += ["--ledger", str(self.ledger), "--parent", str(os.getpid()), *self._options]
         # The kernel's signal is tied to the thread that starts the child, so it suits only one that lasts.
         if threading.current_thread() is threading.main_thread():

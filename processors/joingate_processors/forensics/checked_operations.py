@@ -25,6 +25,7 @@ class Effect:
     attempt: int
     opened_seq: int
     permits: set[int] = field(default_factory=set)  # attempts that were allowed to act
+    allowed_seq: int = 0  # where it was last allowed to act
     settled_seq: int = 0
     settled_by: str = ""
     observed: bool = False
@@ -93,7 +94,9 @@ class OperationBook:
             self._report("IDENTITY", ids, f"the operation {said}")
         before = self.of_slot(*slot)
         if before is not None and before.status in _OPEN:
-            self._report("ONE_OPEN", (*ids, before.opened.operation_id), f"its slot's operation is still {before.status}")
+            self._report(
+                "ONE_OPEN", (*ids, before.opened.operation_id), f"its slot's operation is still {before.status}"
+            )
         elif before is not None and before.status not in _GIVES_WAY and not self._still_there(before):
             self._report("GENERATION", (*ids, before.opened.operation_id), f"the generation before is {before.status}")
         expected = 1 if before is None else before.opened.generation + 1
@@ -120,17 +123,21 @@ class OperationBook:
             self._report("TWO_PHASES", (effect.opened.operation_id,),
                          f"{effect.opened.action} ({kind}) is to act on its command alone")  # fmt: skip
 
-    def ready(self, fact: f.OperationReady) -> None:
+    def _allow(self, effect: Effect, attempt: int, seq: int) -> None:
+        effect.permits.add(attempt)
+        effect.allowed_seq = seq
+
+    def ready(self, fact: f.OperationReady, seq: int) -> None:
         """What was STAGED may go on."""
         effect = self._known(fact.operation_id, "readiness")
         if effect is None:
             return
         effect.status = fact.status
         if effect.opened.phases == "ONE_PHASE" and fact.status == "SUBMITTED":
-            effect.permits.add(effect.attempt)
+            self._allow(effect, effect.attempt, seq)
         self._pending(fact.operation_id, fact.status, fact.timer, fact.deadline_at)
 
-    def attempted(self, fact: f.AttemptStarted) -> None:
+    def attempted(self, fact: f.AttemptStarted, seq: int) -> None:
         """The next attempt."""
         effect = self._known(fact.operation_id, "an attempt")
         if effect is None:
@@ -145,10 +152,10 @@ class OperationBook:
             self._report("ATTEMPT", ids, f"an attempt starts while the operation is {effect.status}")
         effect.attempt = fact.attempt
         if one_phase:
-            effect.permits.add(fact.attempt)
+            self._allow(effect, fact.attempt, seq)
         self._pending(fact.operation_id, effect.status, fact.timer, fact.deadline_at)
 
-    def permitted(self, fact: f.PermitIssued) -> None:
+    def permitted(self, fact: f.PermitIssued, seq: int) -> None:
         """The permit to act."""
         effect = self._known(fact.operation_id, "a permit")
         if effect is None:
@@ -165,7 +172,7 @@ class OperationBook:
                          f"{len(effect.permits)} permits before")  # fmt: skip
         if effect.status != "IN_DOUBT":
             effect.status = "SUBMITTED"
-        effect.permits.add(fact.attempt)
+        self._allow(effect, fact.attempt, seq)
         if fact.worker:
             self.workers.add(fact.worker)
         self._pending(fact.operation_id, effect.status, fact.timer, fact.deadline_at)
@@ -189,7 +196,9 @@ class OperationBook:
             self._report("SETTLED", ids, f"it was made real by a claim that was {decision.verdict}")
         if fact.source == "EXECUTOR" and fact.attempt not in effect.permits:
             self._report("SETTLED", ids, "the executor's attempt had no permit")
-        if effect.status not in _OPEN and not (effect.status == "FAILED" and fact.source == "OPERATOR"):
+        # A person may overrule a proof of absence, and may say of a settled effect that it is to stay.
+        overruled = fact.source == "OPERATOR" and effect.status in ("FAILED", "SETTLED")
+        if effect.status not in _OPEN and not overruled:
             self._report("SETTLED", ids, f"it was {effect.status}, which only doubt can end")
         effect.status, effect.settled_seq, effect.settled_by = "SETTLED", decision.seq, fact.source
 
@@ -265,7 +274,9 @@ class OperationBook:
             return
         ids = (fact.operation_id, fact.step_id)
         if effect.status != "SETTLED" or not effect.opened_seq < effect.settled_seq < seq:
-            self._report("JOIN", ids, f"the operation is {effect.status}: no settlement lies between dispatch and success")
+            self._report(
+                "JOIN", ids, f"the operation is {effect.status}: no settlement lies between dispatch and success"
+            )
         elif effect.opened.phases != "ONE_PHASE" and not effect.permits and effect.settled_by != "OPERATOR":
             self._report("JOIN", ids, "the effect was never permitted")
         action = self._declared(effect, "actions", effect.opened.action)

@@ -52,7 +52,10 @@ class _Course:
 
 
 def check(
-    decisions: Iterable[Decision], *, raw: Sequence[bytes] | None = None, commands: Iterable[Command] = (),
+    decisions: Iterable[Decision],
+    *,
+    raw: Sequence[bytes] | None = None,
+    commands: Iterable[Command] = (),
     codec: Codec | None = None,
 ) -> list[Violation]:
     """Every breach in a ledger, in order; empty if it keeps all invariants.
@@ -165,12 +168,15 @@ class Checker:
                 self._starts(fact.intent_id, fact.operation_id, "an operation")
                 operations.opened(fact, seq)
             case f.OperationReady():
-                operations.ready(fact)
+                operations.ready(fact, seq)
+                self._check_fresh(fact.operation_id, seq)
             case f.AttemptStarted():
-                operations.attempted(fact)
+                operations.attempted(fact, seq)
+                self._check_fresh(fact.operation_id, seq)
             case f.PermitIssued():
                 self._starts(fact.intent_id, fact.operation_id, "a permit")
-                operations.permitted(fact)
+                operations.permitted(fact, seq)
+                self._check_fresh(fact.operation_id, seq)
             case f.OperationSettled():
                 operations.settled(fact, decision, self._claim(decision))
             case f.OperationFailed():
@@ -212,6 +218,17 @@ class Checker:
     def _starts(self, intent_id: str, subject_id: str, what: str) -> None:
         if self._course(intent_id).closed:
             self._report("CLOSED", (intent_id, subject_id), f"{what} starts under a closed intent")
+
+    def _check_fresh(self, operation_id: str, seq: int) -> None:
+        """What was just allowed to act must rest on what is wanted now; what the gate opened itself rests on a duty."""
+        effect = self._operations.effects.get(operation_id)
+        if effect is None or not effect.opened.plan_id or effect.allowed_seq != seq:
+            return
+        course = self._course(effect.opened.intent_id)
+        if (effect.opened.intent_version, effect.opened.plan_id) != (course.version, course.plan):
+            then = f"version {effect.opened.intent_version} and plan {effect.opened.plan_id}"
+            now = f"version {course.version} and plan {course.plan}"
+            self._report("FRESH", (operation_id,), f"it may act for {then}, while {now} are in force")
 
     def _declared(self, fact: f.IntentDeclared) -> None:
         course = self._course(fact.intent_id)
@@ -273,7 +290,9 @@ class Checker:
             left = effect.status == "SETTLED" and not effect.claimed and lasting
             if effect.status in _OPEN or left:
                 said = "taken up by nobody" if left else "open"
-                self._report("CLOSE", (fact.intent_id, effect.opened.operation_id), f"an operation is {effect.status}, {said}")
+                self._report(
+                    "CLOSE", (fact.intent_id, effect.opened.operation_id), f"an operation is {effect.status}, {said}"
+                )
         for commitment_id in self._commitments.open_of(fact.intent_id):
             status = self._commitments.obligations[commitment_id].status
             self._report("CLOSE", (fact.intent_id, commitment_id), f"a commitment is {status}")

@@ -16,7 +16,7 @@ class Directory:
 
     def __init__(self) -> None:
         self._plan: dict[str, str] = {}  # intent id -> its plan in force, or the latest one that was
-        self._slots: dict[tuple[str, str], list[tuple[str, str]]] = {}  # (intent, step) -> [(plan, slot id)], oldest first
+        self._slots: dict[tuple[str, str], list[tuple[str, str]]] = {}  # (intent, step) -> [(plan, slot id)] in order
         self._slot_of: dict[tuple[str, str, str], str] = {}  # (intent, action, business key) -> slot id
         self._latest: dict[str, str] = {}  # slot id -> its latest operation
         self._operations: dict[str, f.OperationOpened] = {}

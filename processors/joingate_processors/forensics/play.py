@@ -11,8 +11,19 @@ from joingate_processors.forensics.shapes import Json, record_fields
 from joingate_processors.forensics.simulator import START_AT, Simulator
 from joingate_processors.forensics.snapshot import decision_object, state_object
 from joingate_processors.forensics.trace import (
-    NAMES, TOPIC_OF, ClaimLine, Clock, ClockLine, ExpectLine, RawLine, RestartLine, Trace, TraceError, TraceLine,
-    read_trace, stands_for,
+    NAMES,
+    TOPIC_OF,
+    ClaimLine,
+    Clock,
+    ClockLine,
+    ExpectLine,
+    RawLine,
+    RestartLine,
+    Trace,
+    TraceError,
+    TraceLine,
+    read_trace,
+    stands_for,
 )  # fmt: skip
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.catalogue_file import CatalogueError, builtin_catalogue, load_catalogue
@@ -87,9 +98,7 @@ class Player:
         self._trace = trace
         first = trace.lines[0] if trace.lines else None
         start = first.clock.at if first is not None and not isinstance(first, ExpectLine) else None
-        self.simulator = Simulator(
-            catalogue, start_at=START_AT if start is None else start, batch=batch or trace.batch
-        )
+        self.simulator = Simulator(catalogue, start_at=START_AT if start is None else start, batch=batch or trace.batch)
         self._own: dict[int, int] = {}  # line -> place of its own decision, among those that it caused
         self._intents: dict[int, str] = {}  # line -> the intent that it is about
         self._failures: list[Failure] = []
@@ -115,7 +124,9 @@ class Player:
             self.simulator.advance(clock.advance)
         elif clock.at is not None:
             if clock.at < self.simulator.now:
-                raise TraceError(line, "at", f"the clock stands at {self.simulator.now} and never goes back to {clock.at}")
+                raise TraceError(
+                    line, "at", f"the clock stands at {self.simulator.now} and never goes back to {clock.at}"
+                )
             self.simulator.move_to(clock.at)
 
     def _do(self, line: ClaimLine | RawLine | RestartLine | ClockLine) -> None:
@@ -206,9 +217,7 @@ class Player:
         """How the decision of line `of` differs; of several that the line caused, the one that comes closest."""
         caused = [
             (place, decision_object(decision, cause))
-            for place, (decision, cause) in enumerate(
-                zip(self.simulator.decisions, self.simulator.causes, strict=True)
-            )
+            for place, (decision, cause) in enumerate(zip(self.simulator.decisions, self.simulator.causes, strict=True))
             if cause == of
         ]
         own = self._own.get(of)
@@ -221,7 +230,10 @@ class Player:
         best = min(range(len(candidates)), key=lambda place: len(differences[place]))
         if differences[best]:
             shown = candidates[best]
-            return [f"{shown['type']}: {shown['verdict']} ({shown['reason']}) {shown['detail']}".rstrip(), *differences[best]]
+            return [
+                f"{shown['type']}: {shown['verdict']} ({shown['reason']}) {shown['detail']}".rstrip(),
+                *differences[best],
+            ]
         return []
 
     def _named(self, line: ExpectLine, of: int) -> Json:
@@ -231,12 +243,17 @@ class Player:
             return line.decision
         return {**line.decision, "facts": [self._named_fact(line, fact, of) for fact in facts]}
 
+    def _intent_before(self, of: int) -> str:
+        """The intent that line `of` is about, or the latest line before it that is about one."""
+        lines = [line for line in self._intents if line <= of]
+        return self._intents[max(lines)] if lines else ""
+
     def _named_fact(self, line: ExpectLine, fact: dict[str, Any], of: int) -> Json:
         given = [word for word in NAMES if word in fact]
         if not given:
             return fact
         word = given[0]
-        intent_id = fact.get("intent_id", self._intents.get(of, ""))
+        intent_id = fact.get("intent_id") or self._intent_before(of)
         try:
             if word == "commitment_of":
                 found = {"commitment_id": self.simulator.names.commitment_of(intent_id, fact[word])}

@@ -103,7 +103,15 @@ def run_one(seed: int, catalogue: Catalogue, codec: Codec, *, keep_ledger: bool 
     closed = any(one.claim_type == "Close" and one.verdict == "ACCEPTED" for one in simulator.decisions)
     ledger = [decision_object(one, None) for one in simulator.decisions] if keep_ledger else []
     return TraceOutcome(
-        seed, scenario, naive.broken(), naive.truth.doubled(), violations, gated.truth.doubled(), verdicts, closed, ledger
+        seed,
+        scenario,
+        naive.broken(),
+        naive.truth.doubled(),
+        violations,
+        gated.truth.doubled(),
+        verdicts,
+        closed,
+        ledger,
     )
 
 
@@ -140,4 +148,5 @@ def _faults(scenario: Scenario) -> Counter[str]:
         "two ids for one wish": int(scenario.two_ids),
         "new versions": int(scenario.redeclared),
         "cancels": int(scenario.cancelled),
+        "unreadable records": int(scenario.garbled),
     })  # fmt: skip

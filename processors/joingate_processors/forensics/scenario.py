@@ -13,7 +13,7 @@ Silence = Literal["NONE", "BEFORE", "AFTER"]
 
 FABRICATED, SILENT, LOST_ACK = 0.30, 0.30, 0.50
 DUPLICATED, TWO_IDS, LATE_ABORT, NO_PROOF, HASTY = 0.30, 0.25, 0.15, 0.10, 0.05
-REDECLARED, CANCELLED, RESTARTED, REORDERED, REPEATED = 0.10, 0.05, 0.03, 0.20, 0.10
+REDECLARED, CANCELLED, GARBLED, RESTARTED, REORDERED, REPEATED = 0.10, 0.05, 0.08, 0.03, 0.20, 0.10
 STEPS_MAX = 6
 
 # Action, and the argument that names its entity. The last one of a plan may be a pivot.
@@ -45,13 +45,16 @@ class StepFaults:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One trace's faults: its steps', a second plan with other ids for the same wish, a new version, a cancel."""
+    """One trace's faults: its steps', a second plan with other ids for the same wish, a new version, a cancel, bytes
+    that nobody can read.
+    """
 
     seed: int
     steps: tuple[StepFaults, ...]
     two_ids: bool
     redeclared: bool
     cancelled: bool
+    garbled: bool
 
 
 def draw(seed: int) -> tuple[Scenario, random.Random]:
@@ -64,7 +67,7 @@ def draw(seed: int) -> tuple[Scenario, random.Random]:
     steps = tuple(_step(rng, number, *action) for number, action in enumerate(actions, start=1))
     scenario = Scenario(
         seed, steps, two_ids=rng.random() < TWO_IDS, redeclared=rng.random() < REDECLARED,
-        cancelled=rng.random() < CANCELLED,
+        cancelled=rng.random() < CANCELLED, garbled=rng.random() < GARBLED,
     )  # fmt: skip
     return scenario, rng
 

@@ -1,4 +1,4 @@
-"""The room between JSON and the Avro schemas: reads a record's fields as people write them, and describes them to tools.
+"""The room between JSON and the Avro schemas: reads a record's fields as people write them, and describes them.
 
 What a person may write differs from Avro's own JSON in three places: a time may be ISO-8601 text, bytes are hex, and
 what has a default may be left out. Every mistake names its field, and what was probably meant.
@@ -167,7 +167,7 @@ class _Reader:
     def read_members(
         self, name: str, fields: dict[str, Json], written: Json, front: str, optional: frozenset[str]
     ) -> Json:
-        """Every field of the record type `name`, read or by default; `front` goes before the fields' names in faults."""
+        """Every field of the record type `name`, read or by default; `front` goes before the fields in faults."""
         for key in written:
             if key not in fields:
                 raise FieldFault(f"{front}{key}", f"{name} has no such field{near_miss(key, fields)}")

@@ -5,6 +5,7 @@ drops all memory and rebuilds it from those bytes; what a transaction had not co
 """
 
 import hashlib
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
 from joingate_processors.forensics.directory import Directory
@@ -33,6 +34,12 @@ TOPIC_OF_ROLE: dict[Role, ClaimTopic] = {
 """The topic on which a role's claims arrive; the gate's own kin, the arbiter, answers on `resource-verdicts`."""
 
 Outgoing: TypeAlias = Command | InDoubtRequest | CommitmentRow | Quarantined
+
+
+@cache
+def shared_codec() -> Codec:
+    """The codec of the single-object wire form: making one costs more than a whole trace, and it has no state."""
+    return Codec()
 
 
 class SimulatorFault(AssertionError):
@@ -80,7 +87,7 @@ class Simulator:
             raise ValueError(f"A batch takes at least one record, not {batch}.")
         self.catalogue = catalogue
         self.partition = partition
-        self.codec = codec or Codec()
+        self.codec = codec or shared_codec()
         self.now = start_at
         self.epoch = 1
         self.cause: int | None = None
@@ -95,7 +102,8 @@ class Simulator:
         self._intake = Intake(self.codec.decode, 0, 1, CLAIM_BYTES_MAX)
         self._pending: list[_Record] = []  # read, decided, not yet committed
         self._offsets: dict[ClaimTopic, int] = {}
-        self._committed = (0, 0)  # how much of the ledger and of what went out is committed
+        # What is committed: how much of the ledger and of what went out, and where the clock stood.
+        self._committed = (0, 0, start_at)
         self._take_up_catalogue()
 
     # --- what comes in -----------------------------------------------------------------------------------------------
@@ -103,7 +111,7 @@ class Simulator:
     def submit(self, claim: AnyClaim, role: Role, at: int | None = None) -> Decision:
         """Append the claim to the topic of `role`, at `at` (ms; None: now), and decide it.
 
-        Returns its decision. What timers `at` lets fire is decided before; what the claim sets free (held claims), after.
+        Returns its decision. The timers that `at` lets fire are decided before it, claims that it sets free after it.
         """
         raw = self.codec.encode(claim)
         return self._take(self._append(raw, TOPIC_OF_ROLE[role], claim.intent_id, at))
@@ -123,6 +131,8 @@ class Simulator:
         before = len(self.decisions)
         self._fire(at)
         self._pending.append(_Record(b"", "gate", -1, at, None, self.cause, clock=True))
+        if all(one.clock for one in self._pending):
+            self._commit()
         return self.decisions[before:]
 
     def restart(self, catalogue: Catalogue | None = None) -> None:
@@ -130,7 +140,7 @@ class Simulator:
 
         With `catalogue`, the gate comes back with that one in force.
         """
-        kept, sent = self._committed
+        kept, sent, self.now = self._committed
         again = self._pending
         cause = self.cause
         del self.ledger[kept:], self.decisions[kept:], self.causes[kept:], self.outgoing[sent:]
@@ -242,10 +252,10 @@ class Simulator:
             self._decide(timer_arrival(self.state, due[0], self.now, self.codec.encode))
             if self.state.due(until, 1) == due:
                 raise SimulatorFault(
-                    f"Timer {due[0].timer} of {due[0].subject_kind} {due[0].key!r} fired at {self.now} and is still due."
+                    f"Timer {due[0].timer} of {due[0].subject_kind} {due[0].key!r} fired at {self.now} and is due yet."
                 )
         self.now = until
 
     def _commit(self) -> None:
         self._pending.clear()
-        self._committed = (len(self.ledger), len(self.outgoing))
+        self._committed = (len(self.ledger), len(self.outgoing), self.now)

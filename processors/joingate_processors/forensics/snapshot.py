@@ -48,7 +48,7 @@ def decision_object(decision: Decision, line: int | None) -> Json:
 
 def state_object(state: MemoryState, names: Directory) -> Json:
     """Everything that is remembered, by part, each a list of rows in a settled order."""
-    operations = [row for _, row in state.operations.items()]
+    operations = [row for _, row in state.rows("operations") if isinstance(row, Operation)]
     return {
         "intents": _rows(state, "intents"),
         "plans": _rows(state, "plans"),

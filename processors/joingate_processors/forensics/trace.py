@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast, get_args
 
 from joingate_processors.forensics.shapes import (
-    FieldFault, Json, near_miss, parse_duration, parse_hex, parse_time, read_fields, record_fields,
+    FieldFault,
+    Json,
+    near_miss,
+    parse_duration,
+    parse_hex,
+    parse_time,
+    read_fields,
+    record_fields,
 )  # fmt: skip
 from joingate_schemas.claims import CLAIM_TYPES, EdgeKind
 from joingate_schemas.decisions import ClaimTopic, Verdict

@@ -3,7 +3,12 @@
 from typing import get_args
 
 from joingate_processors.forensics.shapes import (
-    DURATION_SCHEMA, HEX_SCHEMA, TIME_SCHEMA, Json, describe_fields, record_fields,
+    DURATION_SCHEMA,
+    HEX_SCHEMA,
+    TIME_SCHEMA,
+    Json,
+    describe_fields,
+    record_fields,
 )  # fmt: skip
 from joingate_processors.forensics.trace import EDGE_WORDS, NAMES, STATE_PARTS, TOPIC_OF, stands_for
 from joingate_schemas.claims import CLAIM_TYPES
@@ -50,7 +55,7 @@ def _line(properties: Json, required: list[str], doc: str = "Moves the clock, or
             "advance": {**DURATION_SCHEMA, "description": "How far the clock moves before this line."},
             "batch": {"type": "integer", "minimum": 1, "default": 1,
                       "description": "First line only: how many claims one poll takes."},
-            "catalogue": {"type": "string", "description": "First line only: a catalogue, by its path beside the trace."},
+            "catalogue": {"type": "string", "description": "First line only: a catalogue's path, beside the trace."},
         },
         "required": required,
         "additionalProperties": False,
@@ -91,7 +96,7 @@ def _name_schema(word: str) -> Json:
 def _with_edge_words(step: Json) -> None:
     for word, kind in EDGE_WORDS.items():
         step["properties"][word] = {
-            "type": "array", "items": {"type": "string"}, "description": f"Short for edges of the kind {kind} to these steps.",
+            "type": "array", "items": {"type": "string"}, "description": f"Short for {kind} edges to these steps.",
         }  # fmt: skip
 
 
@@ -110,7 +115,11 @@ def _restart() -> Json:
 
 
 def _expect() -> Json:
-    row: Json = {"type": "array", "items": {"type": "object"}, "description": "Each must be met by another; [] means none."}
+    row: Json = {
+        "type": "array",
+        "items": {"type": "object"},
+        "description": "Each must be met by another; [] means none.",
+    }
     fact: Json = {"type": "object", "properties": {"type": {"enum": list(FACT_TYPES)}}}
     expected: Json = {
         "type": "object",
@@ -119,15 +128,15 @@ def _expect() -> Json:
         "properties": {
             "verdict": {"enum": list(get_args(Verdict))},
             "reason": {"enum": list(REASONS)},
-            "type": {"enum": list(CLAIM_TYPES), "description": "Picks, of the decisions of that line, those of this claim."},
+            "type": {"enum": list(CLAIM_TYPES), "description": "Picks the decisions on claims of this type."},
             "facts": {**row, "items": fact},
             "detail": {"type": "string"},
             "subject_id": {"type": "string"},
             "status": {"type": "string"},
-            "state": {"type": "object", "properties": {part: row for part in STATE_PARTS}, "additionalProperties": False},
+            "state": {"type": "object", "properties": dict.fromkeys(STATE_PARTS, row), "additionalProperties": False},
         },
         "additionalProperties": False,
     }  # fmt: skip
-    line: Json = {"expect": expected, "of": {"type": "integer", "minimum": 1, "description": "The line whose decision it is "
-                                             "about; left out: the line before."}}  # fmt: skip
+    of: Json = {"type": "integer", "minimum": 1, "description": "The line that it is about; left out: the one before."}
+    line: Json = {"expect": expected, "of": of}
     return {"type": "object", "properties": line, "required": ["expect"], "additionalProperties": False}

@@ -1,0 +1,203 @@
+"""The commands about traces and ledgers: play a trace with or without a broker, prove, verify, write one down."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from joingate.cli.output import Json, is_terminal, note, print_json, show, table
+from joingate.faults import FAILED
+
+if TYPE_CHECKING:
+    from joingate_processors.forensics.play import TraceResult
+    from joingate_processors.forensics.prove import ProveResult
+    from joingate_schemas.catalogue import Catalogue
+
+TraceFile = Annotated[Path, typer.Argument(help="The trace: a file with one JSON object a line.")]
+State = Annotated[bool, typer.Option("--state", help="Print what is remembered at the end, as the last object.")]
+CatalogueName = Annotated[
+    str | None,
+    typer.Option("--catalogue", help="A catalogue's file, or builtin, or demo; goes before the trace's own."),
+]
+Partition = Annotated[int | None, typer.Option("--partition", help="Only this partition of the ledger.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this room."""
+    for command in (simulate, submit, prove, verify, replay, trace):
+        app.command()(command)
+
+
+def simulate(trace_file: TraceFile, state: State = False, catalogue: CatalogueName = None, json: Json = False) -> None:
+    """Play a trace in memory: the gate's own law, a clock of its own, no broker.
+
+    Prints one JSON object a decision (a table, on a terminal without --json). Exit code 1 if an `expect` failed,
+    2 if the trace is malformed.
+    """
+    from joingate_processors.forensics.play import run_trace
+
+    result = run_trace(trace_file, _catalogue(catalogue) if catalogue is not None else None)
+    _print_result(result, state, json)
+
+
+def _catalogue(name: str) -> "Catalogue":
+    from joingate.settings import find_catalogue
+
+    return find_catalogue(name)
+
+
+def submit(
+    trace_file: TraceFile,
+    state: State = False,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for each decision, at most.")] = 30.0,
+    json: Json = False,
+) -> None:
+    """Play a trace against a live gate, and print the same objects as `simulate`.
+
+    Time is the broker's: `at` is passed over, `advance` is waited for. A `restart` is for `simulate` only.
+    """
+    from joingate.live import submit_trace
+    from joingate.settings import load_settings
+
+    result = submit_trace(load_settings(), trace_file, wait_s=wait)
+    _print_result(result, state, json)
+
+
+def _print_result(result: "TraceResult", state: bool, json: bool) -> None:
+    if json or not is_terminal():
+        for shown in result.output(state=state):
+            print_json(shown)
+    else:
+        columns = ("line", "seq", "claim", "verdict", "reason", "facts", "detail")
+        rows = [
+            (d["line"], d["seq"], d["type"], d["verdict"], d["reason"],
+             ", ".join(fact["type"] for fact in d["facts"]), d["detail"])
+            for d in result.decisions
+        ]  # fmt: skip
+        show(table("", columns, rows))
+        if state:
+            print_json(result.state)
+    for failure in result.failures:
+        print(f"joingate: {failure}", file=sys.stderr)
+    if result.failures:
+        raise typer.Exit(FAILED)
+
+
+def prove(
+    traces: Annotated[int, typer.Option("--traces", min=1, help="How many traces.")] = 10_000,
+    seed: Annotated[int, typer.Option("--seed", help="The first trace's seed; each has the next.")] = 7,
+    json: Json = False,
+) -> None:
+    """Run many traces of everything that goes wrong, with a gate and without, and count what breaks.
+
+    Exit code 1 if a trace broke anything behind the gate. One trace with a seed prints its whole ledger.
+    """
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from joingate_processors.forensics.prove import prove as run
+
+    # On stderr, so that what is piped on is the answer alone; Rich shows nothing where no terminal is.
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("traces", total=traces)
+        result = run(traces, seed, progress=lambda done: progress.update(bar, completed=done))
+    if json:
+        print_json(_proof(result))
+    else:
+        _show_proof(result)
+    if not result.holds:
+        raise typer.Exit(FAILED)
+
+
+def _proof(result: "ProveResult") -> dict[str, Any]:
+    shown = {key: dict(value) if hasattr(value, "most_common") else value for key, value in vars(result).items()}
+    return {**shown, "holds": result.holds}
+
+
+def _show_proof(result: "ProveResult") -> None:
+    show(
+        table(
+            f"{result.traces} traces from seed {result.seed}, {result.decisions} decisions",
+            ("", "naive", "behind the gate"),
+            [
+                ("traces that break an invariant", result.naive_violations, result.gated_violations),
+                ("traces with an effect made twice", result.naive_doubled, result.gated_doubled),
+            ],
+        ),
+        table("\nWhat went wrong in them", ("fault", "times"), result.faults.most_common()),
+        table("\nVerdicts", ("verdict", "times"), result.verdicts.most_common()),
+    )
+    for decision in result.ledger or ():
+        print_json(decision)
+    for trace_seed, violation in result.violations:
+        print(f"seed {trace_seed}: {violation}")
+    naive = ", ".join(map(str, result.naive_seeds)) or "none"
+    print(f"\nThe gate closed {result.closed} intents. Naive failures to look at: seeds {naive}.")
+    print("One again: joingate prove --traces 1 --seed SEED")
+
+
+def verify(partition: Partition = None, json: Json = False) -> None:
+    """Check a live ledger: its chain, every invariant by a checker of its own, and each decision by the law again.
+
+    Reads only. Exit code 1 if anything is broken.
+    """
+    from joingate.audit import verify_ledger
+    from joingate.settings import load_settings
+
+    report = verify_ledger(load_settings(), partition)
+    if json:
+        print_json(report.row())
+    else:
+        for line in report.lines():
+            print(line)
+    if not report.holds:
+        raise typer.Exit(FAILED)
+
+
+def replay(
+    partition: Annotated[int, typer.Option("--partition", help="Which partition of the ledger.")] = 0,
+    intent: Annotated[str | None, typer.Option("--intent", help="Only claims of this intent.")] = None,
+    ledger: Annotated[
+        bool, typer.Option("--ledger", help="Write the decisions instead, as `simulate` prints them.")
+    ] = False,
+) -> None:
+    """Write what a live gate was told as a trace, on stdout, to be played again by `simulate`.
+
+    Reads only. Claims that a REPLAYED decision answered are read from the topics where they arrived.
+    """
+    from joingate.audit import write_ledger, write_trace
+    from joingate.settings import load_settings
+
+    settings = load_settings()
+    if ledger:
+        for shown in write_ledger(settings, partition, intent):
+            print_json(shown)
+        return
+    lost = 0
+    for line in write_trace(settings, partition, intent):
+        if line is None:
+            lost += 1
+        else:
+            print_json(line)
+    if lost:
+        note(f"{lost} repeated claims are gone from their topics, and are not in the trace: they changed nothing.")
+
+
+def trace(
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of a trace's lines.")] = False,
+) -> None:
+    """Tell what a trace is; with --schema, print the JSON schema of its lines."""
+    if schema:
+        import json as codec
+
+        from joingate_processors.forensics.trace_schema import trace_schema
+
+        print(codec.dumps(trace_schema(), indent=2, ensure_ascii=False))
+        return
+    print(
+        "A trace is a file with one JSON object a line: claims, raw records, moves of the clock, restarts, and what\n"
+        "is expected. `joingate simulate` plays it in memory, `joingate submit` against a live gate, and\n"
+        "`joingate replay` writes one from a live ledger. `joingate trace --schema` prints the schema of its lines."
+    )

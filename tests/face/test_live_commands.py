@@ -1,0 +1,279 @@
+"""The command line against a live gate: submit, verify, replay, status, explain, quarantine; the README's blocks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from joingate_projections.reader import HttpReader, NotFound
+from joingate_schemas.topics import Topics
+
+from .conftest import Joingate, Stack, end, wait_until
+
+pytestmark = pytest.mark.broker
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def told(folder: Path, intent: str) -> Path:
+    """A small trace that a gate answers in every way: yes, no, again, unreadable."""
+    said = {"as": "planner", "intent_id": intent}
+    lines: list[dict[str, Any]] = [
+        {**said, "type": "DeclareIntent", "version": 1, "goals": [{"goal_id": "g1", "acceptance": "it is written"}]},
+        {**said, "type": "Plan", "intent_version": 1, "plan_id": "p1",
+         "steps": [{"step_id": "s1", "action": "write_file", "business_key": "notes"}]},
+        {**said, "type": "Succeed", "intent_version": 1, "plan_id": "p1", "step_id": "s1"},
+        {"expect": {"verdict": "REJECTED", "reason": "NOT_COMMITTED"}},
+        {**said, "type": "Dispatch", "intent_version": 1, "plan_id": "p1", "step_id": "s1"},
+        {**said, "type": "Dispatch", "intent_version": 1, "plan_id": "p1", "step_id": "s1"},
+        {**said, "type": "Commit", "step": "s1", "external_id": "x"},
+        {**said, "as": "executor", "type": "Commit", "step": "s1", "external_id": "x", "evidence": ["disk:x"]},
+        {**said, "type": "Succeed", "intent_version": 1, "plan_id": "p1", "step_id": "s1"},
+        {**said, "type": "Dispatch", "intent_version": 1, "plan_id": "", "step_id": ""},
+        {"raw": "00ffffffff", "topic": "proposals", "key": intent},
+        {"expect": {"state": {"steps": [{"step_id": "s1", "operation_status": "SETTLED"}]}}},
+    ]  # fmt: skip
+    path = folder / "told.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def intent() -> str:
+    """The intent that the first test tells the gate of, and the others ask about."""
+    return f"acme/live/{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def ask(joingate: Joingate, stack: Stack) -> Joingate:
+    """The command line with the stack's environment."""
+
+    def run(*words: object) -> Any:
+        return joingate(*words, environment=stack.environment)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def submitted(stack: Stack, intent: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trace, once the live gate was told it; and what was said of it, beside it."""
+    path = told(tmp_path_factory.mktemp("submitted"), intent)
+    done = subprocess.run(
+        [sys.executable, "-m", "joingate", "submit", str(path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **stack.environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    path.with_suffix(".said").write_text(done.stdout)
+    return path
+
+
+def shape(decisions: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """What must be the same wherever a trace is played: line, claim, verdict, reason, and the kinds of facts."""
+    return [
+        (one["line"], one["type"], one["verdict"], one["reason"], [fact["type"] for fact in one["facts"]])
+        for one in decisions
+        if one["line"] is not None
+    ]
+
+
+def test_submit_and_simulate_agree(joingate: Joingate, submitted: Path) -> None:
+    """The live gate and the one in memory give every line the same verdict, reason and facts."""
+    live = [json.loads(line) for line in submitted.with_suffix(".said").read_text().splitlines()]
+    assert shape(live) == shape(joingate("simulate", submitted).objects)
+
+
+def test_the_same_trace_again_is_answered_again(ask: Joingate, submitted: Path) -> None:
+    """Its claim ids come from its lines, so that a repeat decides nothing twice."""
+    said = ask("submit", submitted)
+    # Shape and role are looked at before identity, so what fails there is refused anew.
+    claims = [one for one in said.objects if one["reason"] not in ("WRONG_ROLE", "UNKNOWN_SCHEMA")]
+    assert {one["verdict"] for one in claims} == {"REPLAYED"}
+    # What is expected of the first telling does not hold of a repeated one, and that is said.
+    assert said.code == 1
+
+
+def test_a_restart_can_not_be_asked_of_a_live_gate(ask: Joingate, tmp_path: Path) -> None:
+    """It is one sentence, which names the line."""
+    path = tmp_path / "restart.jsonl"
+    path.write_text('{"restart": true}\n')
+    said = ask("submit", path)
+    assert said.code == 2
+    assert "Line 1" in said.sentence
+
+
+def test_a_gate_that_does_not_answer_is_a_sentence(
+    joingate: Joingate, stack: Stack, tmp_path: Path, topic_prefix: str, bootstrap: str
+) -> None:
+    """On topics that no gate reads, submit gives up at its limit, and says where it asked."""
+    Topics(topic_prefix).create(bootstrap, 1, ["workspace"])
+    environment = {**stack.environment, "JOINGATE_PREFIX": topic_prefix, "JOINGATE_PARTITIONS": "1"}
+    said = joingate("submit", told(tmp_path, "acme/nobody"), "--wait", "0.5", environment=environment)
+    assert said.code == 1
+    assert f"{topic_prefix}*" in said.sentence
+
+
+def test_verify_finds_nothing_wrong(ask: Joingate, submitted: Path) -> None:
+    """Chain, invariants, and each decision by the law again, from the bytes in the ledger."""
+    said = ask("verify", "--json")
+    (report,) = said.objects
+    assert said.code == 0, said.out
+    assert report["holds"]
+    assert report["decided_again"] > 8
+    assert report["repeated"] >= 1
+
+
+def test_replay_writes_a_trace_that_simulate_plays_alike(
+    joingate: Joingate, ask: Joingate, submitted: Path, intent: str, tmp_path: Path
+) -> None:
+    """Played in memory, what the live gate was told comes to the same verdicts, reasons and facts."""
+    partition = Topics("").partition_for(intent.encode(), 4)
+    path = tmp_path / "replayed.jsonl"
+    path.write_text(ask("replay", "--partition", partition, "--intent", intent).out)
+    live = ask("replay", "--partition", partition, "--intent", intent, "--ledger").objects
+    again = [one for one in joingate("simulate", path).objects if one["line"] is not None]
+    assert [(o["type"], o["verdict"], o["reason"]) for o in again] == [
+        (o["type"], o["verdict"], o["reason"]) for o in live
+    ]
+    kept = [o["facts"] for o in live if o["type"] != "ClaimQuarantined"]
+    assert [o["facts"] for o in again if o["type"] != "ClaimQuarantined"] == kept
+
+
+def test_status_tells_how_things_stand(ask: Joingate, submitted: Path) -> None:
+    """Counts by table and word, for people and machines."""
+    wait_until(lambda: ask("status", "--json").objects[0]["summary"]["tables"]["intents"]["status"])
+    said = ask("status")
+    assert said.code == 0, said.err
+    assert "OPEN" in said.out
+    assert "decisions" in said.out
+
+
+def test_explain_tells_every_decision_about_an_id(ask: Joingate, submitted: Path, intent: str) -> None:
+    """In order, with verdict and reason."""
+    wait_until(lambda: ask("explain", intent).code == 0)
+    said = ask("explain", intent)
+    assert said.out.index("DeclareIntent") < said.out.index("NOT_COMMITTED") < said.out.index("WRONG_ROLE")
+    (explained,) = ask("explain", intent, "--json").objects
+    assert explained["known"]["intents"][0]["intent_id"] == intent
+
+
+def test_explain_of_nothing_is_a_sentence(ask: Joingate) -> None:
+    """Exit code 1."""
+    said = ask("explain", "no-such-id")
+    assert said.code == 1
+    assert "no-such-id" in said.sentence
+
+
+def test_topics_are_checked(ask: Joingate) -> None:
+    """What is there fits; and creating again creates nothing."""
+    assert ask("topics", "check").code == 0
+    assert ask("topics", "create", "--json").objects[0]["created"] == []
+
+
+def test_a_topic_with_another_partition_count_is_a_sentence(joingate: Joingate, stack: Stack) -> None:
+    """It names the topic, what was found, and what to do."""
+    said = joingate("topics", "check", environment={**stack.environment, "JOINGATE_PARTITIONS": "7"})
+    assert said.code == 1
+    assert "4 partitions and should have 7" in said.sentence
+
+
+def _quarantined(stack: Stack, value: bytes, key: str) -> str:
+    """Write a record that can't be read; returns its quarantine id, once the API knows it."""
+    placed: list[str] = []
+    producer = Producer({"bootstrap.servers": stack.environment["BOOTSTRAP_SERVERS"], "partitioner": "murmur2_random"})
+    topic = stack.environment["JOINGATE_PREFIX"] + "proposals"
+    producer.produce(
+        topic, value, key, on_delivery=lambda _e, m: placed.append(f"proposals/{m.partition()}/{m.offset()}")
+    )
+    producer.flush(30.0)
+    reader = HttpReader(stack.api_url)
+
+    def known() -> bool:
+        try:
+            return bool(reader.one("quarantine", placed[0])["row"]["record"])
+        except NotFound:
+            return False
+
+    wait_until(known, what="the quarantined record")
+    return placed[0]
+
+
+def _status(stack: Stack, record: str) -> str:
+    return str(HttpReader(stack.api_url).one("quarantine", record)["row"]["status"])
+
+
+def test_a_quarantined_record_is_listed_shown_and_dismissed(ask: Joingate, stack: Stack) -> None:
+    """With its bytes; and once dismissed, by name and reason, it is listed no more."""
+    record = _quarantined(stack, b"no record", "acme/quarantine/1")
+    assert record in ask("quarantine", "list").out
+    assert b"no record".hex() in ask("quarantine", "show", record).out
+    said = ask("quarantine", "dismiss", record, "--as", "ann", "--reason", "a stray test")
+    assert said.code == 0, said.err
+    wait_until(lambda: _status(stack, record) == "RESOLVED")
+    assert record not in [row["quarantine_id"] for row in ask("quarantine", "list", "--json").objects]
+
+
+def test_a_quarantined_record_is_mended_and_redriven(ask: Joingate, stack: Stack, tmp_path: Path) -> None:
+    """The mended bytes are decided in its place."""
+    from joingate_schemas.claims import DeclareIntent
+    from joingate_schemas.codec import Codec
+
+    key = "acme/quarantine/2"
+    record = _quarantined(stack, b"torn", key)
+    claim = DeclareIntent(claim_id="mended", intent_id=key, version=1, goals=[], principal="planner")
+    mended = tmp_path / "mended.avro"
+    mended.write_bytes(Codec().encode(claim))
+    said = ask("quarantine", "redrive", record, "--as", "ann", "--reason", "mended", "--replacement", mended)
+    assert said.code == 0, said.err
+    reader = HttpReader(stack.api_url)
+    wait_until(lambda: reader.page("intents", [("status", "OPEN")])["rows"])
+    rows = wait_until(lambda: [r for r in reader.page("intents")["rows"] if r["intent_id"] == key], what="the intent")
+    assert rows[0]["version"] == 1
+
+
+def test_dismissing_what_is_not_there_fails(ask: Joingate) -> None:
+    """The gate says no, and the exit code says so too."""
+    said = ask("quarantine", "dismiss", "proposals/0/999999", "--as", "ann", "--reason", "none")
+    assert said.code == 1
+    assert "UNKNOWN_QUARANTINE" in said.out
+
+
+def test_the_blocks_of_the_readme_run(stack: Stack, tmp_path: Path) -> None:
+    """The planner's block and the executor's, as a reader would run them, settle an operation together."""
+    planner, executor = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    environment = {**os.environ, **stack.environment}
+    (tmp_path / "planner.py").write_text(planner)
+    (tmp_path / "executor.py").write_text(executor)
+    acting = subprocess.Popen([sys.executable, str(tmp_path / "executor.py")], env=environment, text=True)
+    try:
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / "planner.py")], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        verdict, _, operation_id = done.stdout.split()
+        assert verdict == "ACCEPTED"
+        reader = HttpReader(stack.api_url)
+        wait_until(
+            lambda: any(
+                row["operation_id"] == operation_id and row["status"] == "SETTLED"
+                for row in reader.page("operations", [("action", "notify")])["rows"]
+            ),
+            what="the operation to be settled",
+        )
+        again = subprocess.run(
+            [sys.executable, str(tmp_path / "planner.py")], env=environment, capture_output=True, text=True, check=False
+        )
+        assert again.stdout.split() == ["REPLAYED", "SETTLED", operation_id]
+    finally:
+        end(acting)

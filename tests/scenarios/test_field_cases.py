@@ -1,0 +1,80 @@
+"""The field cases as traces: failures that others had, each played on the law, with controls against over-blocking."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from joingate_processors.forensics.checker import check
+from joingate_processors.forensics.play import Player, run_trace
+from joingate_processors.forensics.simulator import Simulator
+from joingate_processors.forensics.snapshot import state_object
+from joingate_processors.forensics.trace import ClaimLine, read_trace
+from joingate_schemas.catalogue_file import builtin_catalogue
+from joingate_schemas.decisions import Command
+
+TRACES = sorted((Path(__file__).parent / "traces").glob("*.jsonl"))
+CASES = "C01 C05 C12 C14 C17 C19 C22 C23 C24 C26 C35 C38".split()
+
+
+def test_every_case_has_its_trace() -> None:
+    """None of the cases that the law decides is left out."""
+    assert {path.name[:3] for path in TRACES} == set(CASES)
+
+
+@pytest.mark.parametrize("batch", [None, 1, 3, 100])
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_field_case(path: Path, batch: int | None) -> None:
+    """Every expectation of the trace holds, however many claims a poll takes."""
+    result = run_trace(path, batch=batch)
+    assert not result.failures, "\n".join(str(failure) for failure in result.failures)
+
+
+def _played(path: Path) -> Simulator:
+    player = Player(read_trace(path), builtin_catalogue())
+    player.play()
+    player.simulator.flush()
+    return player.simulator
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_field_case_breaks_no_invariant(path: Path) -> None:
+    """The checker, which knows nothing of the law, finds nothing in the ledger that came of it."""
+    simulator = _played(path)
+    commands = [record for record in simulator.sent if isinstance(record, Command)]
+    violations = check(simulator.decisions, raw=simulator.ledger, commands=commands)
+    assert not violations, "\n".join(str(violation) for violation in violations)
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_two_replays_have_one_fingerprint_and_send_nothing(path: Path) -> None:
+    """C38: rebuilding the view from the log gives the same view, and neither a command nor a record goes out."""
+    simulator = _played(path)
+    sent = len(simulator.outgoing)
+    before = _fingerprint(simulator)
+    simulator.restart()
+    first = _fingerprint(simulator)
+    simulator.restart()
+    assert first == _fingerprint(simulator) == before
+    assert len(simulator.outgoing) == sent
+
+
+def _fingerprint(simulator: Simulator) -> str:
+    state = json.dumps(state_object(simulator.state, simulator.names), sort_keys=True)
+    return hashlib.sha256(state.encode()).hexdigest()
+
+
+def test_the_group_starts_from_the_beginning_again() -> None:
+    """C38, by accident: offsets expire, every claim is read again; each is REPLAYED and nothing is sent."""
+    path = next(path for path in TRACES if path.name.startswith("C01-each"))
+    player = Player(read_trace(path), builtin_catalogue())
+    player.play()
+    simulator, sent = player.simulator, len(player.simulator.outgoing)
+    claims = [line for line in read_trace(path).lines if isinstance(line, ClaimLine)]
+    decided = [one for one in simulator.decisions if one.topic != "gate" and one.claim]
+    assert len(decided) < len(claims)  # REPLAYED ones keep no bytes; the others are sent again as they were
+    for one in decided:
+        again = simulator.submit_raw(one.claim, one.topic, one.intent_id)
+        assert (again.verdict, again.reason, again.facts) == ("REPLAYED", "CLAIM_REPEATED", [])
+    assert len(simulator.outgoing) == sent

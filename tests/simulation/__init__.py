@@ -1,0 +1,1 @@
+"""Tests of the simulator, the checker and the proof: many stories, none of them on a broker."""

@@ -1,0 +1,244 @@
+"""The checker is able to fail: a good ledger, broken in each invariant's own way, is caught by that invariant."""
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from joingate_processors.forensics import checked_commitments, checked_operations, checker, violations
+from joingate_processors.forensics.checker import INVARIANTS, Checker, check
+from joingate_schemas import facts as f
+from joingate_schemas.codec import Codec
+from joingate_schemas.decisions import Command, Decision
+from joingate_schemas.record import changed
+
+from .stories import INTENT, OPERATIONS, eventful
+
+STORY = eventful()
+Ledger = list[Decision]
+
+
+def where(fact_type: type, **fields: Any) -> tuple[int, int]:
+    """The place of the first such fact: which decision, and which of its facts."""
+    for place, decision in enumerate(STORY.decisions):
+        for number, fact in enumerate(decision.facts):
+            if type(fact) is fact_type and all(fact.__dict__[name] == value for name, value in fields.items()):
+                return place, number
+    raise AssertionError(f"the story has no {fact_type.__name__} with {fields}")
+
+
+def decision(place: int, **fields: Any) -> Ledger:
+    """The story with one decision changed."""
+    return [changed(one, **fields) if at == place else one for at, one in enumerate(STORY.decisions)]
+
+
+def fact(fact_type: type, edit: dict[str, Any], **fields: Any) -> Ledger:
+    """The story with one fact changed."""
+    place, number = where(fact_type, **fields)
+    facts = list(STORY.decisions[place].facts)
+    facts[number] = changed(facts[number], **edit)
+    return decision(place, facts=facts)
+
+
+def without(fact_type: type, **fields: Any) -> Ledger:
+    """The story with one fact left out."""
+    place, number = where(fact_type, **fields)
+    facts = list(STORY.decisions[place].facts)
+    del facts[number]
+    return decision(place, facts=facts)
+
+
+def with_fact(place: int, new: Any) -> Ledger:
+    """The story with one fact more in the decision at `place`."""
+    return decision(place, facts=[*STORY.decisions[place].facts, new])
+
+
+def the(fact_type: type, **fields: Any) -> Any:
+    place, number = where(fact_type, **fields)
+    return STORY.decisions[place].facts[number]
+
+
+def at(fact_type: type, **fields: Any) -> int:
+    return where(fact_type, **fields)[0]
+
+
+LAST = len(STORY.decisions) - 1
+TELL = the(f.OperationOpened, step_id="tell", generation=2)
+REFUND = the(f.OperationOpened, step_id="refund", generation=1)
+REFUND_2 = the(f.OperationOpened, step_id="refund", generation=2)
+WINDOW = the(f.OperationOpened, step_id="window")
+OBLIGATION = the(f.CommitmentProposed)
+
+
+def _rival() -> Ledger:
+    """A second attempt is started and permitted while the first may have acted, where keys are not known."""
+    place = at(f.PermitIssued, operation_id=TELL.operation_id)
+    permit = the(f.PermitIssued, operation_id=TELL.operation_id)
+    doubt = changed(the(f.OperationInDoubt), operation_id=TELL.operation_id)
+    begun = changed(the(f.AttemptStarted), operation_id=TELL.operation_id, attempt=2)
+    facts = [*STORY.decisions[place].facts, doubt, begun, changed(permit, attempt=2)]
+    return decision(place, facts=facts)
+
+
+def _said_twice() -> Ledger:
+    again = changed(STORY.decisions[1], seq=STORY.decisions[-1].seq + 1, facts=[], decided_at=STORY.now, epoch=9)
+    return [*STORY.decisions, again]
+
+
+def _timer_fails_it() -> Ledger:
+    """Silence itself is taken for proof."""
+    place = at(f.OperationInDoubt)
+    failed = changed(the(f.OperationFailed, operation_id=REFUND.operation_id))
+    return decision(place, facts=[failed])
+
+
+BROKEN: list[tuple[str, str, Callable[[], Ledger]]] = [
+    ("CONTIGUOUS", "a record is missing", lambda: STORY.decisions[:3] + STORY.decisions[4:]),
+    ("CONTIGUOUS", "a record is there twice", lambda: STORY.decisions[:4] + STORY.decisions[3:]),
+    ("CHAINED", "a record was rewritten", lambda: decision(5, previous=b"\0" * 32)),
+    ("EPOCH", "a replaced writer goes on", lambda: decision(5, epoch=0)),
+    ("TIME", "time goes back", lambda: decision(LAST, decided_at=1)),
+    ("ONCE", "a claim is decided twice", _said_twice),
+    ("ROLE", "a planner commits", lambda: decision(at(f.OperationSettled), topic="proposals")),
+    ("ROLE", "an executor closes", lambda: decision(LAST, topic="outcomes")),
+    ("REFUSAL", "a refused dispatch opens", lambda: decision(at(f.OperationOpened), verdict="REJECTED")),
+    ("REFUSAL", "a repeat is permitted", lambda: decision(at(f.PermitIssued), verdict="REPLAYED")),
+    ("KNOWN", "a permit for nothing", lambda: without(f.OperationOpened, step_id="window")),
+    ("KNOWN", "a change of nothing", lambda: without(f.CommitmentProposed)),
+    ("IDENTITY", "one id for two slots",
+     lambda: fact(f.OperationOpened, {"operation_id": WINDOW.operation_id}, step_id="tell", generation=2)),
+    ("IDENTITY", "a lower version", lambda: fact(f.IntentDeclared, {"version": 0})),
+    ("ONE_OPEN", "a second operation beside an open one",
+     lambda: with_fact(at(f.PermitIssued, operation_id=REFUND.operation_id), REFUND_2)),
+    ("GENERATION", "the next one after success",
+     lambda: with_fact(LAST - 1, changed(REFUND_2, operation_id="another", generation=3))),
+    ("GENERATION", "a generation left out",
+     lambda: fact(f.OperationOpened, {"generation": 3}, step_id="refund", generation=2)),
+    ("TWO_PHASES", "an irreversible act on its command alone",
+     lambda: fact(f.OperationOpened, {"phases": "ONE_PHASE", "status": "SUBMITTED"}, step_id="tell", generation=2)),
+    ("ATTEMPT", "an attempt left out", lambda: fact(f.AttemptStarted, {"attempt": 5})),
+    ("ATTEMPT", "an attempt after the permit",
+     lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id),
+                       changed(the(f.AttemptStarted), operation_id=TELL.operation_id, attempt=2))),
+    ("PERMIT", "two permits for one attempt",
+     lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id),
+                       the(f.PermitIssued, operation_id=TELL.operation_id))),
+    ("PERMIT", "a permit for an older attempt", lambda: fact(f.PermitIssued, {"attempt": 1}, attempt=2)),
+    ("RIVAL", "two attempts may act", _rival),
+    ("FRESH", "for a plan that is gone",
+     lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id) - 1,
+                       f.PlanEnded(intent_id=INTENT, plan_id="p1", status="SUPERSEDED", by="p2"))),
+    ("FRESH", "for an older version",
+     lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id) - 1,
+                       changed(the(f.IntentDeclared), version=2))),
+    ("SETTLED", "no permit", lambda: without(f.PermitIssued, operation_id=TELL.operation_id)),
+    ("SETTLED", "by a claim that is no Commit",
+     lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id),
+                       changed(the(f.OperationSettled), operation_id=TELL.operation_id))),
+    ("JOIN", "no settlement", lambda: without(f.OperationSettled, operation_id=TELL.operation_id)),
+    ("JOIN", "another slot's operation",
+     lambda: fact(f.StepSucceeded, {"operation_id": WINDOW.operation_id}, step_id="tell")),
+    ("JOIN", "a plan that is not in force", lambda: fact(f.StepSucceeded, {"plan_id": "p0"}, step_id="tell")),
+    ("PROOF", "silence", _timer_fails_it),
+    ("PROOF", "another proof than was brought", lambda: fact(f.OperationFailed, {"proof": "STATEMENT"})),
+    ("WITHDRAWN", "after its permit",
+     lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id),
+                       f.OperationWithdrawn(operation_id=TELL.operation_id, intent_id=INTENT, cause="x"))),
+    ("COMPENSATED", "what never happened",
+     lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id),
+                       f.OperationCompensated(operation_id=TELL.operation_id, intent_id=INTENT, by="x"))),
+    ("COMPENSATED", "by nothing", lambda: fact(f.OperationCompensated, {"by": ""}, operation_id=OPERATIONS["write"])),
+    ("CLOSE", "a missing join", lambda: without(f.StepSucceeded, step_id="tell")),
+    ("CLOSE", "an open commitment",
+     lambda: fact(f.CommitmentChanged, {"after": "BREACHED"}, after="RELEASED")),
+    ("CLOSE", "an open operation", lambda: without(f.OperationWithdrawn)),
+    ("CLOSED", "an operation under a closed intent", lambda: with_fact(LAST, changed(TELL, operation_id="more"))),
+    ("CLOSED", "a version of a closed intent", lambda: with_fact(LAST, changed(the(f.IntentDeclared), version=2))),
+    ("TRANSITION", "from a state that it is not in",
+     lambda: fact(f.CommitmentChanged, {"before": "BREACHED"}, after="ACTIVE")),
+    ("OWNER", "nobody's", lambda: fact(f.CommitmentProposed, {"owner_id": ""})),
+    ("OWNER", "a worker's", lambda: fact(f.CommitmentProposed, {"owner_id": "w1"})),
+    ("OWNER", "before its creation", lambda: without(f.OperationSettled, operation_id=WINDOW.operation_id)),
+    ("EVIDENCE", "nothing to show", lambda: fact(f.CommitmentChanged, {"evidence": []}, after="RELEASED")),
+    ("TERMINAL", "back in force",
+     lambda: with_fact(LAST - 1, changed(the(f.CommitmentChanged, after="ACTIVE"), before="RELEASED"))),
+    ("DEADLINE", "doubt without end", lambda: fact(f.OperationInDoubt, {"timer": "NONE", "deadline_at": None})),
+    ("DEADLINE", "a release without end",
+     lambda: fact(f.CommitmentChanged, {"timer": "NONE", "deadline_at": None}, after="RELEASE_PENDING")),
+    ("DEADLINE", "a plan without end", lambda: fact(f.PlanRecorded, {"deadline_at": None})),
+]  # fmt: skip
+
+
+def test_a_good_ledger_breaks_nothing() -> None:
+    """The control, over a story in which everything that the checker reads occurs; it ends closed."""
+    commands = [record for record in STORY.outgoing if isinstance(record, Command)]
+    assert commands
+    assert check(STORY.decisions, raw=STORY.ledger, commands=commands) == []
+    assert STORY.decisions[-1].verdict == "ACCEPTED"
+
+
+@pytest.mark.parametrize(("invariant", "how", "broken"), BROKEN, ids=[f"{one[0]} {one[1]}" for one in BROKEN])
+def test_a_broken_ledger_is_caught(invariant: str, how: str, broken: Callable[[], Ledger]) -> None:
+    """Each mutation shows as a violation of the invariant that it breaks, with the seq, the ids and a sentence."""
+    ledger = broken()
+    raw = STORY.ledger if invariant == "CHAINED" else None
+    found = [violation for violation in check(ledger, raw=raw) if violation.invariant == invariant]
+    assert found, f"{how}: {check(ledger)}"
+    assert all(violation.seq > 0 and violation.ids and violation.sentence for violation in found)
+
+
+def _command(**fields: Any) -> Command:
+    permits = [one for one in STORY.outgoing if isinstance(one, Command) and one.kind == "PERMIT"]
+    return changed(permits[0], **fields)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        _command(ledger_seq=next(one.seq for one in STORY.decisions if one.verdict != "ACCEPTED")),
+        _command(ledger_seq=10_000),
+        _command(attempt=9),
+        _command(operation_id="never opened", kind="PREPARE"),
+    ],
+    ids=["of a refusal", "of no decision", "without a permit", "of nothing"],
+)
+def test_a_command_without_its_decision_is_caught(command: Command) -> None:
+    """What leaves the gate must rest on a decision that allows it."""
+    ledger = [*STORY.decisions]
+    refused = next(place for place, one in enumerate(ledger) if one.verdict == "COMPENSATE")
+    ledger[refused] = changed(ledger[refused], verdict="REJECTED", facts=[])
+    command = changed(command, ledger_seq=refused + 1) if command.ledger_seq == refused + 1 else command
+    assert "COMMAND" in {violation.invariant for violation in check(ledger, commands=[command])}
+
+
+def test_every_invariant_has_a_ledger_that_breaks_it() -> None:
+    """The table above leaves none out."""
+    assert {invariant for invariant, _, _ in BROKEN} | {"COMMAND"} == set(INVARIANTS)
+
+
+def test_a_live_ledger_can_be_fed_as_it_grows() -> None:
+    """Record by record it says what each one breaks, and over how much it found nothing."""
+    live = Checker()
+    assert [live.read(one, raw) for one, raw in zip(STORY.decisions, STORY.ledger, strict=True)] == [[]] * (LAST + 1)
+    assert live.checked == LAST + 1
+    beside = changed(STORY.decisions[-1], seq=LAST + 2, previous=b"")
+    assert {violation.invariant for violation in live.read(beside, Codec().encode(beside))} >= {"CHAINED", "CLOSED"}
+
+
+def test_the_checker_shares_no_code_with_the_law() -> None:
+    """It imports neither the law nor anything that is built on it."""
+    for module in (checker, checked_operations, checked_commitments, violations):
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("joingate_processors"):
+                name = (node.module or "").rpartition(".")[2]
+                assert name in ("violations", "checked_operations", "checked_commitments")
+
+
+def test_a_violation_reads_as_a_sentence() -> None:
+    """It can be printed as it is."""
+    violation = check(decision(5, epoch=0))[0]
+    assert str(violation).startswith("seq 6: EPOCH: epoch 0 came after 1")
+    assert dataclasses.astuple(violation)[0] == 6
