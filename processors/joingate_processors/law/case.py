@@ -45,6 +45,12 @@ class Case:
             refuse("UNKNOWN_VERSION", f"version {version} was not declared; {intent.version} is current")
         return intent
 
+    def current_intent(self, intent_id: str, version: int) -> Intent:
+        """The intent, for a claim that asks for something new: it names the version that justifies it (model §3)."""
+        if version < 1:
+            refuse("MALFORMED", "intent_version is missing: name the version that justifies this")
+        return self.open_intent(intent_id, version)
+
     def plan_in_force(self, intent: Intent, plan_id: str, named: str) -> PlanRow:
         """The plan `plan_id`, if it is the one in force; `named` is what the claim wants of it, for the refusal."""
         if intent.plan_id == plan_id:
@@ -88,12 +94,29 @@ class Case:
         return self.catalogue.downstreams.get(operation.downstream)
 
     def quiet_from(self, operation: Operation) -> int:
-        """When everything that was allowed to act has landed or never will (ms); 0 if nothing ever was allowed."""
-        if operation.permit_at is None:
-            return 0
+        """When everything that may have acted has landed or never will (ms); 0 if nothing can have."""
         action, downstream = self.action_of(operation), self.downstream_of(operation)
+        in_flight = 0 if downstream is None else downstream.in_flight_ms_max
+        if operation.permit_at is None:
+            # Somebody may have acted unpermitted, but not later than it came into doubt.
+            return 0 if operation.in_doubt_since is None else operation.in_doubt_since + in_flight
         acting = 0 if action is None else action.permit_ms if operation.phases == "TWO_PHASE" else action.silence_ms
-        return operation.permit_at + acting + (0 if downstream is None else downstream.in_flight_ms_max)
+        return operation.permit_at + acting + in_flight
+
+    def key_known_until(self, operation: Operation) -> int | None:
+        """Until when the downstream knows the key (ms): 0 if it has no keys, None if it never forgets."""
+        downstream = self.downstream_of(operation)
+        if downstream is None or "IDEMPOTENT_KEY" not in downstream.capabilities:
+            return 0
+        if downstream.key_horizon_ms is None or operation.first_permit_at is None:
+            return None
+        return operation.first_permit_at + downstream.key_horizon_ms
+
+    def key_outlives(self, operation: Operation, acting_ms: int) -> bool:
+        """Whether the downstream still knows the key when what is allowed now, for `acting_ms`, has landed."""
+        until, downstream = self.key_known_until(operation), self.downstream_of(operation)
+        in_flight = 0 if downstream is None else downstream.in_flight_ms_max
+        return until is None or self.now + acting_ms + in_flight < until
 
     def is_fresh(self, operation: Operation) -> str:
         """Empty if what justifies the operation is still current (law 7), else the reason's name."""

@@ -10,9 +10,12 @@ from joingate_schemas.catalogue import ObligationType
 from joingate_schemas.facts import TERMINAL_COMMITMENT, AnyFact, CommitmentStatus, OrphanKind, Timer
 from joingate_schemas.ids import orphan_id
 
+_CLEARED_WHEN_KEPT: tuple[OrphanKind, ...] = ("LEFT_BEHIND", "LATE_SUCCESS")
 _CLEARED_WHEN_DISCHARGED: tuple[OrphanKind, ...] = ("LEFT_BEHIND", "OVERDUE", "LATE_SUCCESS", "NO_OWNER")
 # How often what is overdue or waits for a person is looked at again, where the type says nothing.
 REMINDER_MS = 86_400_000
+# A pause that doubles stops doubling here: 128 times the first.
+BACKOFF_DOUBLINGS_MAX = 7
 
 
 def kind_of(case: Case, commitment: Commitment) -> ObligationType:
@@ -43,12 +46,14 @@ def raise_orphan(
     )  # fmt: skip
 
 
-def cleared(case: Case, intent_id: str, subject_id: str, kinds: tuple[OrphanKind, ...], cause: str) -> list[AnyFact]:
+def cleared(
+    case: Case, intent_id: str, subject_id: str, kinds: tuple[OrphanKind, ...], cause: str, detail: str = ""
+) -> list[AnyFact]:
     """The open incidents of these kinds about the subject, cleared. Looks nothing up where the intent has none."""
     intent = case.state.intents.get(intent_id)
     if intent is None or not intent.orphans_open:
         return []
-    ids = [orphan_id(kind, subject_id) for kind in kinds]
+    ids = [orphan_id(kind, subject_id, detail) for kind in kinds]
     return [
         f.OrphanCleared(orphan_id=one, intent_id=intent_id, cause=cause)
         for one in ids
@@ -75,12 +80,14 @@ def start_release(case: Case, commitment: Commitment, cause: str, evidence: list
     if origin is not None and origin.status in f.OPEN_OPERATION:
         return [change(commitment, "RELEASE_PENDING", f"{cause}; waits for its creation", evidence, timer="RELEASE",
                        deadline_at=case.now + kind.release_ms)]  # fmt: skip
+    serving = case.state.operations.get(commitment.serving_operation or "")
+    if serving is not None and serving.status in ("STAGED", "VALIDATED", "SUBMITTED"):
+        return [change(commitment, "RELEASE_PENDING", f"{cause}; its release is under way", evidence, timer="RELEASE",
+                       deadline_at=case.now + kind.release_ms)]  # fmt: skip
     operation = release_operation(case, commitment) if kind.resolution == "RELEASABLE" else None
     if operation is None:
-        return [
-            change(commitment, "RECONCILIATION_REQUIRED", f"{cause}; {kind.name} has no release action", evidence,
-                   timer="RECONCILIATION", deadline_at=case.now + kind.reconciliation_ms)
-        ]  # fmt: skip
+        why = "has no release action" if serving is None else f"was released by an operation that is {serving.status}"
+        return reconcile(case, commitment, f"{cause}; {kind.name} {why}", evidence)
     return [
         operation,
         change(commitment, "RELEASE_PENDING", cause, evidence, timer="RELEASE",
@@ -102,16 +109,22 @@ def left_behind(case: Case, commitment: Commitment) -> bool:
 def on_settled(case: Case, operation: Operation, external_id: str, evidence: list[str]) -> list[AnyFact]:
     """The operation's effect exists now."""
     commitment = case.state.commitments.get(operation.commitment_id or "")
-    if commitment is None or commitment.status in TERMINAL_COMMITMENT:
+    if commitment is None:
         return []
     proof = [*evidence, f"external:{external_id}"] if external_id else list(evidence)
-    if commitment.creating_operation == operation.operation_id:
+    creating = commitment.creating_operation == operation.operation_id
+    if creating and commitment.status == "RELEASED":
+        # It was discharged as never created, and was created all the same: newer evidence reopens it (law 8).
+        return _created(case, commitment, proof or [f"operation:{operation.operation_id}"])
+    if commitment.status in TERMINAL_COMMITMENT:
+        return []
+    if creating:
         return _created(case, commitment, proof)
     kind = kind_of(case, commitment)
     if commitment.serving_operation != operation.operation_id:
         return []
     if kind.observed or not evidence:
-        return [change(commitment, commitment.status, "release committed; to be observed", proof,
+        return [change(commitment, "RELEASE_PENDING", "release committed; to be observed", proof,
                        timer="VERIFICATION", deadline_at=case.now + kind.verification_ms)]  # fmt: skip
     return released(case, commitment, "release committed", proof, operation)
 
@@ -119,8 +132,15 @@ def on_settled(case: Case, operation: Operation, external_id: str, evidence: lis
 def released(
     case: Case, commitment: Commitment, cause: str, evidence: list[str], by: Operation | None
 ) -> list[AnyFact]:
-    """RELEASED by evidence; the operation that had created it counts as compensated, so its slot is free again."""
+    """RELEASED by evidence; the operation that had created it counts as compensated, so its slot is free again.
+
+    `by` is the release that is settled, None if it was not one. A release that has no permit yet is withdrawn, for
+    whoever got the resource next must not lose it to us.
+    """
     facts = discharged(case, commitment, "RELEASED", cause, evidence)
+    serving = case.state.operations.get(commitment.serving_operation or "")
+    if serving is not None and serving.status in ("STAGED", "VALIDATED"):
+        facts.append(f.OperationWithdrawn(operation_id=serving.operation_id, intent_id=serving.intent_id, cause=cause))
     origin = case.state.operations.get(commitment.creating_operation or "")
     if origin is not None and origin.status == "SETTLED":
         named = by.operation_id if by is not None else f"commitment:{commitment.commitment_id}"
@@ -130,7 +150,7 @@ def released(
 
 def _created(case: Case, commitment: Commitment, evidence: list[str]) -> list[AnyFact]:
     kind = kind_of(case, commitment)
-    late = left_behind(case, commitment)
+    late = commitment.status == "RELEASED" or left_behind(case, commitment)
     if commitment.release_wanted or (late and kind.late_success == "RELEASE"):
         # The row of the creating operation still shows it open: it settles in this very decision.
         operation = release_operation(case, commitment) if kind.resolution == "RELEASABLE" else None
@@ -164,8 +184,9 @@ def on_absent(case: Case, operation: Operation, cause: str, evidence: list[str])
         return []
     kind = kind_of(case, commitment)
     # A release that was refused may have found nothing to release: that is looked at, and it is tried again.
+    pause_ms = kind.release_retry_ms << min(operation.generation - 1, BACKOFF_DOUBLINGS_MAX)
     return [change(commitment, "RELEASE_PENDING", f"release failed: {cause}", evidence, timer="RELEASE",
-                   deadline_at=case.now + kind.release_retry_ms)]  # fmt: skip
+                   deadline_at=case.now + pause_ms)]  # fmt: skip
 
 
 def on_doubt(case: Case, operation: Operation, cause: str) -> list[AnyFact]:
@@ -199,24 +220,51 @@ def _disposition(
     ]  # fmt: skip
     kind = kind_of(case, commitment)
     match disposition:
-        case "RELEASE" | "RECONCILE":
+        case "RELEASE":
             facts += start_release(case, commitment, reason, [])
+        case "RECONCILE" if _owner_decides(case, commitment):
+            timer, deadline_at = _waits_for(case, commitment)
+            facts.append(change(commitment, commitment.status, reason, [], timer=timer, deadline_at=deadline_at))
+        case "RECONCILE":
+            facts += reconcile(case, commitment, reason)
         case "REVALIDATE":
             facts.append(change(commitment, commitment.status, reason, [], timer="DISPOSITION",
                                 deadline_at=case.now + kind.disposition_ms))  # fmt: skip
-        case "KEEP" if commitment.timer == "DISPOSITION":
-            facts.append(change(commitment, commitment.status, reason, []))
+        case "KEEP":
+            if commitment.timer == "DISPOSITION":
+                timer, deadline_at = _waits_for(case, commitment)
+                facts.append(change(commitment, commitment.status, reason, [], timer=timer, deadline_at=deadline_at))
+            facts += cleared(case, commitment.intent_id, commitment.commitment_id, _CLEARED_WHEN_KEPT, reason)
         case _:
             pass
     return facts
 
 
-def give_up(case: Case, commitment: Commitment, reason: str, differs: list[str]) -> list[AnyFact]:
-    """Nothing wants the commitment any more: released by its type's action, else reconciled."""
+def _waits_for(case: Case, commitment: Commitment) -> tuple[Timer, int | None]:
+    """What a commitment that keeps its status waits for, once its disposition is decided (law 10)."""
     kind = kind_of(case, commitment)
-    return _disposition(
-        case, commitment, "RELEASE" if kind.resolution == "RELEASABLE" else "RECONCILE", reason, differs
-    )
+    if commitment.status in ("UNKNOWN", "RECONCILIATION_REQUIRED"):
+        return "RECONCILIATION", case.now + kind.reconciliation_ms
+    origin = case.state.operations.get(commitment.creating_operation or "")
+    if commitment.status == "PROPOSED" and origin is not None and origin.status == "SETTLED":
+        return "VERIFICATION", case.now + kind.verification_ms
+    return "NONE", None
+
+
+def _owner_decides(case: Case, commitment: Commitment) -> bool:
+    """Whether no machine may release it: it may succeed, or succeeded, after its ground was gone (by its type)."""
+    if kind_of(case, commitment).late_success != "ORPHAN":
+        return False
+    origin = case.state.operations.get(commitment.creating_operation or "")
+    if origin is not None and origin.status in f.OPEN_OPERATION:
+        return True
+    return case.state.orphans.get(orphan_id("LATE_SUCCESS", commitment.commitment_id)) is not None
+
+
+def give_up(case: Case, commitment: Commitment, reason: str, differs: list[str]) -> list[AnyFact]:
+    """Nothing wants it any more: released by its type's action, unless its owner decides; else reconciled."""
+    releasable = kind_of(case, commitment).resolution == "RELEASABLE" and not _owner_decides(case, commitment)
+    return _disposition(case, commitment, "RELEASE" if releasable else "RECONCILE", reason, differs)
 
 
 def _open_to_disposition(case: Case, intent: Intent, withdrawn: set[str]) -> list[Commitment]:
@@ -312,22 +360,22 @@ def release(case: Case, claim: c.Release) -> Ruling:
 
 def mark_satisfied(case: Case, claim: c.MarkSatisfied) -> Ruling:
     """Fulfilled, by evidence; only what is in force can be."""
+    if not claim.evidence:
+        refuse("NO_EVIDENCE", "satisfaction needs evidence", claim.commitment_id)
     case.open_intent(claim.intent_id, 0)
     row = _known(case, claim.intent_id, claim.commitment_id)
     if row.status == "SATISFIED":
         return Ruling("REPLAYED", "ALREADY_SO", "it is SATISFIED", row.commitment_id, row.status)
     if row.status not in ("ACTIVE", "BREACHED"):
         refuse("ILLEGAL_TRANSITION", f"it is {row.status}, not in force", row.commitment_id, row.status)
-    if not claim.evidence:
-        refuse("NO_EVIDENCE", "satisfaction needs evidence", row.commitment_id, row.status)
     facts = discharged(case, row, "SATISFIED", "marked satisfied", claim.evidence)
     return Ruling("ACCEPTED", "OK", "", row.commitment_id, "SATISFIED", facts)
 
 
-def reconcile(case: Case, row: Commitment, cause: str) -> list[AnyFact]:
+def reconcile(case: Case, row: Commitment, cause: str, evidence: list[str] | None = None) -> list[AnyFact]:
     """Somebody has to look: RECONCILIATION_REQUIRED with its deadline."""
     kind = kind_of(case, row)
-    return [change(row, "RECONCILIATION_REQUIRED", cause, [], timer="RECONCILIATION",
+    return [change(row, "RECONCILIATION_REQUIRED", cause, evidence or [], timer="RECONCILIATION",
                    deadline_at=case.now + kind.reconciliation_ms)]  # fmt: skip
 
 

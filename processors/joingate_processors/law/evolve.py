@@ -30,6 +30,8 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
         case f.OperationSettled():
             _operation(state, fact.operation_id, status="SETTLED", external_id=fact.external_id, timer="NONE",
                        deadline_at=None)  # fmt: skip
+            if fact.source == "OPERATOR":
+                _operation(state, fact.operation_id, compensating=False)  # a person decided that it stays
         case f.PlanRecorded():
             _plan_recorded(state, fact, at)
         case f.IntentDeclared():
@@ -46,7 +48,7 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             _operation_failed(state, fact)
         case f.OperationInDoubt():
             _operation(state, fact.operation_id, status="IN_DOUBT", in_doubt_cause=fact.cause, in_doubt_since=at,
-                       timer=fact.timer, deadline_at=fact.deadline_at)  # fmt: skip
+                       observed=False, timer=fact.timer, deadline_at=fact.deadline_at)  # fmt: skip
         case f.OperationEscalated():
             _operation(state, fact.operation_id, status="ESCALATED", timer=fact.timer, deadline_at=fact.deadline_at)
         case f.OperationWithdrawn():
@@ -90,7 +92,9 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             state.catalogues.put(fact.digest, fact.catalogue.decode())
         case f.DispositionDecided():
             _kept(state, fact)
-        case f.EffectRecorded() | f.ClockSkewed():
+        case f.EffectRecorded():
+            _effect(state, fact)
+        case f.ClockSkewed():
             pass  # on the record for people and projections; no rule reads them
         case _:
             assert_never(fact)
@@ -116,7 +120,19 @@ def _operation(state: State, operation_id: str, **fields: object) -> None:
 
 
 def _unclaimed(operation: Operation) -> bool:
-    return operation.status == "SETTLED" and not operation.claimed
+    # What is to be undone is no success, whoever took it up before: the intent can't close over it.
+    return operation.status == "SETTLED" and (operation.compensating or not operation.claimed)
+
+
+def _effect(state: State, fact: f.EffectRecorded) -> None:
+    """A further effect leaves open which one a source has shown; the first id of a settled effect is learnt."""
+    operation = state.operations.get(fact.operation_id)
+    if operation is None:
+        return
+    if fact.stray:
+        state.operations.put(fact.operation_id, changed(operation, observed=False))
+    elif not operation.external_id:
+        state.operations.put(fact.operation_id, changed(operation, external_id=fact.external_id))
 
 
 def _put_operation(state: State, before: Operation | None, after: Operation) -> None:
@@ -214,7 +230,8 @@ def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
             permit_at=at if acting else None, permit_worker="", external_id="", in_doubt_cause="",
             in_doubt_since=None,
             # What the gate itself opened (a release, a compensation) is taken up by what it serves.
-            claimed=not fact.plan_id, news={}, approvals=[], timer=fact.timer, deadline_at=fact.deadline_at,
+            claimed=not fact.plan_id, observed=False, news={}, approvals=[], timer=fact.timer,
+            deadline_at=fact.deadline_at,
         ),
     )  # fmt: skip
     if fact.generation > 1:
@@ -352,9 +369,10 @@ def _commitment_changed(state: State, fact: f.CommitmentChanged, at: int) -> Non
             since=at if fact.after != before.status else before.since,
             evidence=before.evidence + [item for item in fact.evidence if item not in known],
             serving_operation=fact.operation_id if fact.operation_id is not None else before.serving_operation,
-            release_wanted=before.release_wanted or fact.after == "RELEASE_PENDING",
+            release_wanted=fact.after != "ACTIVE" and (before.release_wanted or fact.after == "RELEASE_PENDING"),
             release_deadline_at=(
-                at if fact.after == "RELEASE_PENDING" and before.release_deadline_at is None
+                None if fact.after == "ACTIVE"
+                else at if fact.after == "RELEASE_PENDING" and before.release_deadline_at is None
                 else before.release_deadline_at
             ),
             timer=fact.timer,
@@ -376,8 +394,10 @@ def _observed(state: State, fact: f.ObservationRecorded) -> None:
     stamp = fact.source_version if fact.source_version is not None else fact.source_time
     if fact.subject_kind == "OPERATION":
         operation = state.operations.get(fact.subject_id)
-        if operation is not None and stamp is not None:
-            state.operations.put(fact.subject_id, changed(operation, news={**operation.news, fact.source: stamp}))
+        if operation is not None:
+            news = operation.news if stamp is None else {**operation.news, fact.source: stamp}
+            observed = operation.observed or fact.finding == "PRESENT"
+            state.operations.put(fact.subject_id, changed(operation, news=news, observed=observed))
     elif fact.subject_kind == "COMMITMENT":
         commitment = state.commitments.get(fact.subject_id)
         if commitment is not None:

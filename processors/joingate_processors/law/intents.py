@@ -3,7 +3,7 @@
 from joingate_processors.law import commitments
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
-from joingate_processors.law.plans import withdraw_unpermitted
+from joingate_processors.law.plans import end_plan, withdraw_unpermitted
 from joingate_processors.law.state import Intent, PlanRow, step_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -34,7 +34,8 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
         )
     ]  # fmt: skip
     if intent is not None:
-        facts += _end_plan(intent, "SUPERSEDED", f"version {claim.version}")
+        if intent.plan_id is not None:
+            facts += end_plan(case, intent, intent.plan_id, "SUPERSEDED", f"version {claim.version}")
         facts += withdraw_unpermitted(case, intent, f"version {claim.version} was declared")
         goals = {goal["goal_id"]: digest_of(sorted(goal.items())) for goal in claim.goals}
         facts += commitments.on_superseded(case, intent, goals, _withdrawn(facts))
@@ -45,19 +46,14 @@ def _withdrawn(facts: list[AnyFact]) -> set[str]:
     return {fact.operation_id for fact in facts if isinstance(fact, f.OperationWithdrawn)}
 
 
-def _end_plan(intent: Intent, status: f.PlanStatus, by: str) -> list[AnyFact]:
-    if intent.plan_id is None:
-        return []
-    return [f.PlanEnded(intent_id=intent.intent_id, plan_id=intent.plan_id, status=status, by=by)]
-
-
 def cancel(case: Case, claim: c.CancelIntent) -> Ruling:
     """Not wanted any more: new work stops here, obligations are discharged, what is in flight is tracked on."""
     intent = case.open_intent(claim.intent_id, claim.intent_version)
     if intent.status == "CANCELLED":
         return Ruling("REPLAYED", "ALREADY_SO", "cancelled before", claim.intent_id, intent.status)
     facts: list[AnyFact] = [f.IntentCancelled(intent_id=claim.intent_id, version=intent.version, reason=claim.reason)]
-    facts += _end_plan(intent, "CLOSED", "cancel")
+    if intent.plan_id is not None:
+        facts += end_plan(case, intent, intent.plan_id, "CLOSED", "cancel")
     facts += withdraw_unpermitted(case, intent, "its intent was cancelled")
     facts += commitments.on_cancelled(case, intent, _withdrawn(facts))
     return Ruling("ACCEPTED", "OK", "", claim.intent_id, "CANCELLED", facts)
@@ -77,7 +73,7 @@ def close(case: Case, claim: c.Close) -> Ruling:
     _check_nothing_open(case, intent)
     facts: list[AnyFact] = [f.IntentClosed(intent_id=claim.intent_id, version=intent.version, outcome=claim.outcome)]
     if plan is not None:
-        facts.append(f.PlanEnded(intent_id=claim.intent_id, plan_id=plan.plan_id, status="CLOSED", by="close"))
+        facts += end_plan(case, intent, plan.plan_id, "CLOSED", "close")
     return Ruling("ACCEPTED", "OK", "", claim.intent_id, "CLOSED", facts)
 
 

@@ -39,6 +39,8 @@ _RESTS_ON_UNKNOWN = frozenset(
     "UNKNOWN_INTENT UNKNOWN_VERSION NOT_PLANNED NOT_DISPATCHED NOT_COMMITTED NOT_VERIFIED UNKNOWN_COMMITMENT "
     "UNKNOWN_OPERATION DEPENDENCY_UNMET PIVOT_NOT_LAST MISSING_JOIN OPEN_OPERATIONS OPEN_COMMITMENTS".split()
 )
+# Refused before their claim id counted: else a stranger could use up the id of somebody's honest claim.
+_BEFORE_IDENTITY = frozenset({"MALFORMED", "WRONG_ROLE", "UNKNOWN_PRINCIPAL"})
 _NO_HEADER = Header()
 
 
@@ -83,7 +85,7 @@ def fold(state: State, decision: Decision, digest: bytes) -> None:
     )  # fmt: skip
     for fact in decision.facts:
         evolve(state, fact, at)
-    if decision.topic != "gate" and not decision.refers_to:
+    if decision.topic != "gate" and not decision.refers_to and decision.reason not in _BEFORE_IDENTITY:
         state.seen.put(
             seen_key(decision.intent_id, decision.claim_id),
             Seen(seq=decision.seq, about=decision.claim_type, verdict=decision.verdict, reason=decision.reason,
@@ -218,11 +220,11 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
 
 
 def _request_reconciliation(case: Case, claim: c.RequestReconciliation) -> Ruling:
+    if claim.subject_kind not in ("OPERATION", "COMMITMENT"):
+        refuse("MALFORMED", f"a {claim.subject_kind} can't be reconciled", claim.subject_id)
     case.open_intent(claim.intent_id, 0)
     if claim.subject_kind == "COMMITMENT":
         return commitments.request_reconciliation(case, claim)
-    if claim.subject_kind != "OPERATION":
-        refuse("MALFORMED", f"a {claim.subject_kind} can't be reconciled", claim.subject_id)
     operation = case.state.operations.get(claim.subject_id)
     if operation is None or operation.intent_id != claim.intent_id:
         refuse("UNKNOWN_OPERATION", f"intent {claim.intent_id} has no operation {claim.subject_id}", claim.subject_id)

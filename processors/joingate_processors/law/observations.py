@@ -5,7 +5,8 @@ from typing import assert_never
 from joingate_processors.law import commitments, outcomes
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
-from joingate_processors.law.commitments import change, kind_of, raise_orphan
+from joingate_processors.law.commitments import change, raise_orphan
+from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT
 from joingate_processors.law.state import Commitment, Operation
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -66,6 +67,8 @@ def _recorded(claim: c.Observe) -> f.ObservationRecorded:
 
 
 def _observe_operation(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
+    if claim.idempotency_key is not None and claim.idempotency_key != operation.operation_id:
+        refuse("KEY_MISMATCH", f"it is about the key {claim.idempotency_key}", claim.subject_id, operation.status)
     match claim.finding:
         case "PRESENT":
             return _present(case, claim, operation)
@@ -89,8 +92,6 @@ def _kept(claim: c.Observe, status: str, detail: str) -> Ruling:
 
 def _present(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
     identity, status = operation.operation_id, operation.status
-    if claim.idempotency_key is not None and claim.idempotency_key != identity:
-        refuse("KEY_MISMATCH", f"what was found was made with key {claim.idempotency_key}", identity, status)
     if len(claim.external_ids) > 1:
         return _several(case, claim, operation)
     external_id = claim.external_ids[0] if claim.external_ids else ""
@@ -98,16 +99,15 @@ def _present(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
     if status in ("SETTLED", "COMPENSATED"):
         if not external_id or external_id == operation.external_id:
             return _kept(claim, status, "as recorded")
+        if not operation.external_id:
+            learnt = f.EffectRecorded(operation_id=identity, intent_id=operation.intent_id, attempt=operation.attempt,
+                                      external_id=external_id, evidence=claim.evidence, stray=False)  # fmt: skip
+            return Ruling("ACCEPTED", "OK", "its external id became known", identity, status, [recorded, learnt])
         facts = [recorded, *outcomes.stray(case, operation, operation.attempt, external_id, claim.evidence,
                                            "the system of record shows another effect")]  # fmt: skip
         return Ruling("REJECTED", "STRAY_EFFECT", f"it settled as {operation.external_id}", identity, status, facts)
     if not operation.permits:
-        facts = [recorded, *outcomes.stray(case, operation, operation.attempt, external_id, claim.evidence,
-                                           "no permit allowed it")]  # fmt: skip
-        facts += outcomes.doubt(case, operation, operation.attempt, "NO_PERMIT", claim.evidence)
-        return Ruling(
-            "REJECTED", "NO_PERMIT", "an effect was found that no permit allowed", identity, "IN_DOUBT", facts
-        )
+        return _unpermitted(case, claim, operation, external_id)
     if status == "FAILED":
         facts = [recorded, *outcomes.doubt(case, operation, operation.attempt, "CONFLICTING_OUTCOME", claim.evidence)]
         return Ruling("REJECTED", "CONFLICTING_OUTCOME", "it was proven absent before", identity, "IN_DOUBT", facts)
@@ -118,6 +118,25 @@ def _present(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
     return Ruling("ACCEPTED", "OK", "", identity, "SETTLED", facts)
 
 
+def _unpermitted(case: Case, claim: c.Observe, operation: Operation, external_id: str) -> Ruling:
+    """The effect is real and nothing allowed it: no machine makes a success of it, a person keeps or undoes it."""
+    facts: list[AnyFact] = [_recorded(claim)]
+    match operation.status:
+        case "ESCALATED":
+            after = "ESCALATED"
+        case "IN_DOUBT":
+            after = "ESCALATED"
+            task = f"an effect of {operation.operation_id} exists that no permit allowed: keep it, or undo it"
+            facts.append(outcomes.escalate(case, operation, task, claim.evidence))
+        case _:
+            after = "IN_DOUBT"
+            facts += outcomes.stray(case, operation, operation.attempt, external_id, claim.evidence,
+                                    "no permit allowed it")  # fmt: skip
+            facts += outcomes.doubt(case, operation, operation.attempt, "NO_PERMIT", claim.evidence)
+    return Ruling("REJECTED", "NO_PERMIT", "an effect was found that no permit allowed", operation.operation_id,
+                  after, facts)  # fmt: skip
+
+
 def _absent(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
     identity, status = operation.operation_id, operation.status
     if claim.proof is None or claim.proof not in OBSERVER_PROOFS:
@@ -126,14 +145,14 @@ def _absent(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
     if claim.proof == "SECOND_LOOK" and case.now < case.quiet_from(operation):
         return Ruling("REJECTED", "TOO_EARLY", f"what was sent may land until {case.quiet_from(operation)}", identity,
                       status, [_recorded(claim)])  # fmt: skip
-    if status in ("SETTLED", "COMPENSATED"):
+    if status == "SETTLED":
         if not _contradicts(claim, operation.news):
             return Ruling("REJECTED", "STALE_OBSERVATION", "it can't be compared with what settled it, so it is asked",
                           identity, status, [_recorded(claim)])  # fmt: skip
         facts = outcomes.doubt(case, operation, operation.attempt, "CONFLICTING_OUTCOME", claim.evidence)
         return Ruling("REJECTED", "CONFLICTING_OUTCOME", "its source had shown it before", identity, "IN_DOUBT",
                       [_recorded(claim), *facts])  # fmt: skip
-    if status in OPEN_OPERATION and operation.permits:
+    if status in ("SUBMITTED", "IN_DOUBT", "ESCALATED"):
         facts = outcomes.fail(case, operation, operation.attempt, claim.proof, claim.evidence, "OBSERVER")
         return Ruling("ACCEPTED", "OK", "", identity, "FAILED", [_recorded(claim), *facts])
     return _kept(claim, status, "as recorded")
@@ -165,16 +184,14 @@ def _resend(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
     stale = case.is_fresh(operation)
     if stale:
         refuse("NOT_FRESH", f"its ground is gone: {stale}", identity, status)
-    key_until = key_known_until(case, operation)
-    if key_until == 0:
+    if not operation.permits:
+        refuse("NOT_FRESH", "no attempt was ever permitted, so there is nothing to send again", identity, status)
+    if case.key_known_until(operation) == 0:
         refuse("NOT_FRESH", f"{operation.downstream} has no idempotency keys", identity, status)
-    if key_until is not None and case.now >= key_until:
-        refuse(
-            "KEY_WINDOW_PASSED",
-            f"{operation.downstream} may have forgotten the key since {key_until}",
-            identity,
-            status,
-        )
+    action = case.action_of(operation)
+    if not case.key_outlives(operation, 0 if action is None else action.permit_ms):
+        refuse("KEY_WINDOW_PASSED", f"{operation.downstream} may forget the key before a new attempt has landed",
+               identity, status)  # fmt: skip
     if operation.permit_attempt < operation.attempt:
         return Ruling("REPLAYED", "ALREADY_SO", f"attempt {operation.attempt} is under way", identity, status)
     again = f.AttemptStarted(
@@ -182,16 +199,6 @@ def _resend(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
         timer=operation.timer, deadline_at=operation.deadline_at,
     )  # fmt: skip
     return Ruling("ACCEPTED", "OK", "", identity, status, [_recorded(claim), again])
-
-
-def key_known_until(case: Case, operation: Operation) -> int | None:
-    """Until when the downstream knows the key (ms): 0 if it has no keys, None if it never forgets."""
-    downstream = case.downstream_of(operation)
-    if downstream is None or "IDEMPOTENT_KEY" not in downstream.capabilities:
-        return 0
-    if downstream.key_horizon_ms is None or operation.first_permit_at is None:
-        return None
-    return operation.first_permit_at + downstream.key_horizon_ms
 
 
 # --- commitments -----------------------------------------------------------------------------------------------------
@@ -217,24 +224,16 @@ def _observe_commitment(case: Case, claim: c.Observe, row: Commitment) -> Ruling
 
 
 def _commitment_present(case: Case, claim: c.Observe, row: Commitment) -> Ruling:
-    """It is there: in force if its creation is settled and its ground current, else given back or looked at."""
+    """It is there: in force if its creation is settled and its ground current; else its disposition goes on."""
     facts: list[AnyFact] = [_recorded(claim)]
     origin = case.state.operations.get(row.creating_operation or "")
     settled = origin is not None and origin.status == "SETTLED"
     match row.status:
-        case "PROPOSED" | "UNKNOWN" | "RECONCILIATION_REQUIRED" if settled:
-            if row.release_wanted:
-                facts += commitments.start_release(case, row, "still there", claim.evidence)
-            elif commitments.left_behind(case, row):
-                facts += commitments.reconcile(case, row, "it is there, but what justified it is gone")
-            else:
-                facts.append(change(row, "ACTIVE", "observed", claim.evidence))
-                facts += commitments.cleared(case, row.intent_id, row.commitment_id, ("OVERDUE",), "observed")
-        case "RELEASE_PENDING" if settled and _release_settled(case, row):
-            # The release was committed, yet it is still there: the next one is due after the type's back-off.
-            kind = kind_of(case, row)
-            facts.append(change(row, "RELEASE_PENDING", "still there after release", claim.evidence, timer="RELEASE",
-                                deadline_at=case.now + kind.release_retry_ms))  # fmt: skip
+        case "RECONCILIATION_REQUIRED" if settled and row.release_wanted:
+            facts += _still_there(case, claim, row)
+        case "PROPOSED" | "UNKNOWN" | "RECONCILIATION_REQUIRED" if settled and not commitments.left_behind(case, row):
+            facts.append(change(row, "ACTIVE", "observed", claim.evidence))
+            facts += commitments.cleared(case, row.intent_id, row.commitment_id, ("OVERDUE",), "observed")
         case "RELEASED" | "SATISFIED" | "TRANSFERRED" if _contradicts(claim, row.news):
             facts.append(
                 raise_orphan(case, "STRAY_EFFECT", "COMMITMENT", row.commitment_id, row.intent_id,
@@ -246,9 +245,14 @@ def _commitment_present(case: Case, claim: c.Observe, row: Commitment) -> Ruling
     return Ruling("ACCEPTED", "OK", "", row.commitment_id, after, facts)
 
 
-def _release_settled(case: Case, row: Commitment) -> bool:
+def _still_there(case: Case, claim: c.Observe, row: Commitment) -> list[AnyFact]:
+    """Its release is not to be seen: started anew where there is none; one that claimed success is doubted."""
     serving = case.state.operations.get(row.serving_operation or "")
-    return serving is not None and serving.status == "SETTLED"
+    if serving is None or serving.status in ENDED_WITHOUT_EFFECT:
+        return commitments.start_release(case, row, "still there", claim.evidence)
+    if serving.status == "SETTLED":
+        return outcomes.doubt(case, serving, serving.attempt, "CONFLICTING_OUTCOME", claim.evidence)
+    return []
 
 
 def _commitment_gone(case: Case, claim: c.Observe, row: Commitment) -> Ruling:
@@ -263,7 +267,8 @@ def _commitment_gone(case: Case, claim: c.Observe, row: Commitment) -> Ruling:
     if row.release_wanted:
         evidence = claim.evidence or [f"{claim.source}:{_stamp(claim)}:{claim.finding}"]
         serving = case.state.operations.get(row.serving_operation or "")
-        more = commitments.released(case, row, "observed to be gone", evidence, serving)
+        by = serving if serving is not None and serving.status == "SETTLED" else None
+        more = commitments.released(case, row, "observed to be gone", evidence, by)
         return Ruling("ACCEPTED", "OK", "", identity, "RELEASED", [*facts, *more])
     if row.status == "RECONCILIATION_REQUIRED":
         return _kept(claim, row.status, "it is being reconciled")

@@ -7,6 +7,9 @@ from joingate_schemas.catalogue import Action
 from joingate_schemas.claims import Arguments
 from joingate_schemas.ids import commitment_id, content_digest, operation_id
 
+ENDED_WITHOUT_EFFECT: frozenset[f.OperationStatus] = frozenset({"FAILED", "WITHDRAWN", "COMPENSATED"})
+"""Ends of an operation after which its slot's generation may rise (model §3)."""
+
 
 def meaning_of(action: Action, arguments: Arguments) -> Arguments:
     """The arguments that carry meaning: the declared ones that do, or all where the action declares none."""
@@ -18,6 +21,11 @@ def meaning_of(action: Action, arguments: Arguments) -> Arguments:
 def resource_refs(action: Action, business_key: str, arguments: Arguments) -> list[str]:
     """The resources that the action needs, with its templates filled from the arguments and the business key."""
     return [fill(template, business_key, arguments) for template in action.resources]
+
+
+def obligation_refs(action: Action, business_key: str, arguments: Arguments) -> list[str]:
+    """What the obligation of this action is about: its resources, or where it declares none, the entity acted on."""
+    return resource_refs(action, business_key, arguments) or [f"{action.name}:{business_key}"]
 
 
 def fill(template: str, business_key: str, arguments: Arguments) -> str:
@@ -81,7 +89,7 @@ def proposed(case: Case, action: Action, operation: f.OperationOpened) -> f.Comm
         intent_version=operation.intent_version, goal_id=operation.goal_id, plan_id=operation.plan_id,
         step_id=operation.step_id, owner_id=f"intent:{operation.intent_id}", obligation_type=kind.name,
         type_version=kind.version,
-        resource_refs=resource_refs(action, operation.business_key, operation.arguments), counterparty_refs=[],
+        resource_refs=obligation_refs(action, operation.business_key, operation.arguments), counterparty_refs=[],
         quantity=None,
         attributes={name: str(operation.arguments[name]) for name in kind.attributes if name in operation.arguments},
         generation=operation.generation, operation_id=operation.operation_id, due_at=None,
@@ -95,7 +103,7 @@ def commitment_for(
     """The id of the commitment that this operation creates; None if the action creates none."""
     if action.obligation is None:
         return None
-    return commitment_id(intent_id, action.obligation, resource_refs(action, business_key, arguments), generation)
+    return commitment_id(intent_id, action.obligation, obligation_refs(action, business_key, arguments), generation)
 
 
 def latest_generation(case: Case, intent_id: str, action: str, business_key: str) -> Operation | None:
@@ -106,15 +114,17 @@ def latest_generation(case: Case, intent_id: str, action: str, business_key: str
 def discharging(
     case: Case, name: str | None, origin: Operation, business_key: str, commitment: str | None, compensates: str | None
 ) -> f.OperationOpened | None:
-    """The gate's own operation that undoes `origin`: a release or a compensation; None if none is declared.
+    """The gate's own operation that undoes `origin`: a release or a compensation; None if none may be opened.
 
-    Its business key is the id of what it discharges, so that each obligation has one discharging slot; a generation
-    that failed is followed by the next.
+    Its business key is the id of what it discharges, so that each obligation has one discharging slot. Only a
+    generation that is proven to have no effect is followed by the next: none while one is open, in doubt or settled.
     """
     action = case.catalogue.actions.get(name or "")
     if action is None:
         return None
     latest = latest_generation(case, origin.intent_id, action.name, business_key)
+    if latest is not None and latest.status not in ENDED_WITHOUT_EFFECT:
+        return None
     generation = 1 if latest is None else latest.generation + 1
     arguments: Arguments = {
         **origin.arguments, "business_key": origin.business_key, "external_id": origin.external_id,
@@ -127,7 +137,7 @@ def discharging(
 
 
 def release_operation(case: Case, commitment: Commitment) -> f.OperationOpened | None:
-    """The next generation of the commitment's release; None if its type has no release action or no origin."""
+    """The next generation of the commitment's release; None if its type has no release action, or none may start."""
     kind = case.catalogue.obligations.get(commitment.obligation_type)
     origin = case.state.operations.get(commitment.creating_operation or "")
     if kind is None or origin is None:

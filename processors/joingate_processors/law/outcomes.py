@@ -8,8 +8,7 @@ from joingate_processors.law.opening import discharging, latest_generation
 from joingate_processors.law.state import Operation
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
-from joingate_schemas.catalogue import Action
-from joingate_schemas.facts import OPEN_OPERATION, AnyFact
+from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact
 
 EXECUTOR_PROOFS: frozenset[c.Proof] = frozenset({"REFUSED", "NOT_SENT", "TOMBSTONE"})
 
@@ -28,6 +27,10 @@ def settle(
             external_id=external_id, evidence=evidence, result=result, source=source, late=late,
         )
     ]  # fmt: skip
+    if operation.in_doubt_cause and external_id:
+        # While nobody knew, the effect may have been taken for a stray one; now it is the one.
+        facts += commitments.cleared(case, operation.intent_id, operation.operation_id, ("STRAY_EFFECT",),
+                                     "it is the effect of this operation", external_id)  # fmt: skip
     if operation.commitment_id is not None:
         facts += commitments.on_settled(case, operation, external_id, evidence)
     if operation.compensates is not None:
@@ -66,7 +69,7 @@ def doubt(case: Case, operation: Operation, attempt: int, cause: str, evidence: 
     action = case.action_of(operation)
     wait = action.in_doubt_ms if action is not None else REMINDER_MS
     dependants: list[str] = []
-    if operation.status in ("SETTLED", "FAILED"):
+    if operation.status in ("SETTLED", "FAILED", "WITHDRAWN"):
         dependants = _dependants(case, operation)
     facts: list[AnyFact] = [
         f.OperationInDoubt(
@@ -136,9 +139,9 @@ def prepared(case: Case, claim: c.Prepared) -> Ruling:
     """The permit, once per attempt, to the first that asks, if everything is still fresh (law 7)."""
     operation = known_operation(case, claim)
     operation_id, status = operation.operation_id, operation.status
-    attempt = _attempt(operation, claim.attempt)
     if claim.executor != operation.executor:
         refuse("WRONG_EXECUTOR", f"{operation.action} belongs to {operation.executor}", operation_id, status)
+    attempt = _attempt(operation, claim.attempt)
     if attempt < operation.attempt:
         refuse("STALE_ATTEMPT", f"attempt {operation.attempt} is current", operation_id, status)
     if operation.phases == "ONE_PHASE":
@@ -151,16 +154,22 @@ def prepared(case: Case, claim: c.Prepared) -> Ruling:
         refuse("NOT_READY", "it is STAGED", operation_id, status)
     if status not in ("VALIDATED", "IN_DOUBT"):
         refuse("OPERATION_ENDED", f"it is {status}", operation_id, status)
+    in_doubt = status == "IN_DOUBT"
+    if in_doubt and not operation.permits:
+        refuse("ALREADY_CLAIMED", "somebody may have acted without a permit", operation_id, status)
     stale = case.is_fresh(operation)
     if stale:
-        facts = withdraw(case, operation, stale) if status == "VALIDATED" else []
-        return Ruling("REJECTED", stale, "its ground is no longer current", operation_id, status, facts)
+        facts = [] if in_doubt else withdraw(case, operation, stale)
+        return Ruling("REJECTED", stale, "its ground is no longer current", operation_id,
+                      status if in_doubt else "WITHDRAWN", facts)  # fmt: skip
     action, downstream = case.action_of(operation), case.downstream_of(operation)
     if action is None or downstream is None:
         refuse("UNKNOWN_ACTION", f"the catalogue in force has no {operation.action}", operation_id, status)
+    if in_doubt and not case.key_outlives(operation, action.permit_ms):
+        refuse("KEY_WINDOW_PASSED", f"{operation.downstream} may forget the key before this attempt has landed",
+               operation_id, status)  # fmt: skip
     valid_until = case.now + action.permit_ms
     doubted = valid_until + downstream.in_flight_ms_max
-    in_doubt = status == "IN_DOUBT"
     permit = f.PermitIssued(
         operation_id=operation_id, intent_id=operation.intent_id, attempt=attempt, executor=claim.executor,
         worker=claim.worker, valid_until=valid_until, timer="IN_DOUBT" if in_doubt else "PERMIT",
@@ -175,20 +184,28 @@ def commit(case: Case, claim: c.Commit) -> Ruling:
     if operation is None or operation.intent_id != claim.intent_id:
         return _undispatched(case, claim)
     operation_id, status = operation.operation_id, operation.status
-    if claim.idempotency_key is not None and claim.idempotency_key != operation_id:
-        refuse("KEY_MISMATCH", f"the effect was made with key {claim.idempotency_key}", operation_id, status)
     attempt = claim.attempt
+    if claim.idempotency_key is not None and claim.idempotency_key != operation_id:
+        # Made under another key, the effect is real all the same (law 3), and no resend of ours would meet it.
+        facts = stray(case, operation, attempt, claim.external_id, claim.evidence, "it was made with another key")
+        return Ruling("REJECTED", "KEY_MISMATCH", f"the effect was made with key {claim.idempotency_key}",
+                      operation_id, status, facts)  # fmt: skip
     if attempt > operation.attempt or attempt < 1:
         return _undispatched(case, claim)
     if status == "SETTLED" or status == "COMPENSATED":
         if claim.external_id == operation.external_id or not claim.external_id:
             return Ruling("REPLAYED", "ALREADY_SO", "the same effect", operation_id, status)
+        if not operation.external_id:
+            facts = [f.EffectRecorded(operation_id=operation_id, intent_id=operation.intent_id, attempt=attempt,
+                                      external_id=claim.external_id, evidence=claim.evidence, stray=False)]  # fmt: skip
+            return Ruling("ACCEPTED", "OK", "its external id became known", operation_id, status, facts)
         facts = stray(case, operation, attempt, claim.external_id, claim.evidence, "it settled with another id")
         return Ruling("REJECTED", "STRAY_EFFECT", f"it settled as {operation.external_id}", operation_id, status, facts)
     if not operation.permits or (operation.phases == "TWO_PHASE" and attempt not in operation.permitted):
         facts = stray(case, operation, attempt, claim.external_id, claim.evidence, "no permit allowed it")
         facts += doubt(case, operation, attempt, "NO_PERMIT", claim.evidence)
-        return Ruling("REJECTED", "NO_PERMIT", f"attempt {attempt} had no permit", operation_id, "IN_DOUBT", facts)
+        return Ruling("REJECTED", "NO_PERMIT", f"attempt {attempt} had no permit", operation_id,
+                      "ESCALATED" if status == "ESCALATED" else "IN_DOUBT", facts)  # fmt: skip
     if status == "FAILED":
         facts = doubt(case, operation, attempt, "CONFLICTING_OUTCOME", claim.evidence)
         return Ruling("REJECTED", "CONFLICTING_OUTCOME", "it was proven absent before", operation_id, "IN_DOUBT", facts)
@@ -212,13 +229,14 @@ def _undispatched(case: Case, claim: c.Commit) -> Ruling:
 def in_doubt(case: Case, claim: c.InDoubt) -> Ruling:
     """The executor can't tell; neither can we, unless the operation has ended by evidence."""
     operation = known_operation(case, claim)
+    operation_id, status = operation.operation_id, operation.status
     attempt = _attempt(operation, claim.attempt)
-    if operation.status in OPEN_OPERATION:
-        if operation.status in ("IN_DOUBT", "ESCALATED"):
-            return Ruling("REPLAYED", "IN_DOUBT_PENDING", "", operation.operation_id, operation.status)
-        facts = doubt(case, operation, attempt, claim.cause or "reported by the executor", claim.evidence)
-        return Ruling("ACCEPTED", "OK", "", operation.operation_id, "IN_DOUBT", facts)
-    return Ruling("REPLAYED", "ALREADY_RESOLVED", "it ended before", operation.operation_id, operation.status)
+    if status in ("IN_DOUBT", "ESCALATED"):
+        return Ruling("REPLAYED", "IN_DOUBT_PENDING", "it is in doubt already", operation_id, status)
+    if status not in OPEN_OPERATION:
+        return Ruling("REPLAYED", "ALREADY_RESOLVED", "it ended before", operation_id, status)
+    facts = doubt(case, operation, attempt, claim.cause or "reported by the executor", claim.evidence)
+    return Ruling("ACCEPTED", "OK", "", operation_id, "IN_DOUBT", facts)
 
 
 def abort(case: Case, claim: c.Abort) -> Ruling:
@@ -256,8 +274,10 @@ def _unproven(case: Case, claim: c.Abort, operation: Operation, attempt: int) ->
         return f"{claim.proof} is not for an executor to claim"
     if attempt < operation.attempt:
         return f"attempt {operation.attempt} is current; an older one speaks for itself only"
-    if claim.proof == "NOT_SENT" and operation.permits > 1:
-        return "an earlier attempt was allowed to act, and for that one this proves nothing"
+    if claim.proof == "NOT_SENT" and (
+        operation.permits > 1 or operation.permit_attempt not in (0, attempt) or operation.in_doubt_cause == "NO_PERMIT"
+    ):
+        return "another attempt may have acted, and for that one this proves nothing"
     return ""
 
 
@@ -269,31 +289,45 @@ def _abort_settled(case: Case, claim: c.Abort, operation: Operation, attempt: in
             "REJECTED", "CONFLICTING_OUTCOME", "a Commit says that it happened", operation_id, "IN_DOUBT", facts
         )
     action = case.action_of(operation)
-    if operation.compensating and not _compensation_failed(case, operation, action):
+    if action is not None and action.effect == "OBSERVE":
+        return Ruling("REPLAYED", "ALREADY_SO", "having looked leaves nothing to undo", operation_id, status)
+    # An executor's bare error asks nobody to undo anything by machine: a person decides.
+    undone_by = action.compensation if action is not None and case.role == "PLANNER" else None
+    if operation.compensating and not (undone_by is not None and _may_undo_now(case, operation, undone_by)):
         return Ruling("REPLAYED", "COMPENSATION", "its compensation was asked for before", operation_id, status)
     intent = case.state.intents.get(operation.intent_id)
     if intent is not None and intent.status == "CLOSED":
         refuse("INTENT_CLOSED", f"intent {intent.intent_id} is closed", operation_id, status)
-    commitment = case.state.commitments.get(operation.commitment_id or "")
-    # An executor's bare error asks nobody to undo anything by machine: a person decides.
-    automatic = case.role == "PLANNER" and action is not None and action.compensation is not None
     reason = claim.error or "late abort"
-    if automatic and action is not None and commitment is None:
-        undo = discharging(case, action.compensation, operation, operation_id, None, operation_id)
-        if undo is not None:
-            wish = f.CompensationRequested(operation_id=operation_id, intent_id=operation.intent_id,
-                                           by=undo.operation_id, gate="", reason=reason)  # fmt: skip
-            return Ruling("COMPENSATE", "COMPENSATION", f"{action.compensation} undoes it", operation_id, status,
-                          [wish, undo])  # fmt: skip
-    gate = action.human_gate if action is not None else "operations"
-    wish = f.CompensationRequested(operation_id=operation_id, intent_id=operation.intent_id, by=None, gate=gate,
+    by, facts = _undo(case, operation, undone_by, reason, claim.evidence)
+    gate = "" if by is not None else action.human_gate if action is not None else "operations"
+    wish = f.CompensationRequested(operation_id=operation_id, intent_id=operation.intent_id, by=by, gate=gate,
                                    reason=reason)  # fmt: skip
-    return Ruling("COMPENSATE", "COMPENSATION", f"the human gate {gate} decides", operation_id, status, [wish])
+    detail = f"the human gate {gate} decides" if by is None else f"operation {by} undoes it"
+    return Ruling("COMPENSATE", "COMPENSATION", detail, operation_id, status, [wish, *facts])
 
 
-def _compensation_failed(case: Case, operation: Operation, action: Action | None) -> bool:
-    """Whether the compensation that was asked for is proven absent, so that asking again starts the next one."""
-    if action is None or action.compensation is None:
-        return False
-    latest = latest_generation(case, operation.intent_id, action.compensation, operation.operation_id)
-    return latest is not None and latest.status in ("FAILED", "WITHDRAWN")
+def _undo(
+    case: Case, operation: Operation, undone_by: str | None, reason: str, evidence: list[str]
+) -> tuple[str | None, list[AnyFact]]:
+    """The operation that undoes this one, and what starts it: what made an obligation is undone by its release."""
+    if undone_by is None:
+        return None, []
+    commitment = case.state.commitments.get(operation.commitment_id or "")
+    if commitment is None:
+        undo = discharging(case, undone_by, operation, operation.operation_id, None, operation.operation_id)
+        return (undo.operation_id, [undo]) if undo is not None else (None, [])
+    if commitment.status in TERMINAL_COMMITMENT:
+        return None, []
+    facts = commitments.start_release(case, commitment, reason, evidence)
+    started = next((fact.operation_id for fact in facts if isinstance(fact, f.OperationOpened)), None)
+    return started or commitment.serving_operation, facts
+
+
+def _may_undo_now(case: Case, operation: Operation, undone_by: str) -> bool:
+    """Whether no compensation is on its way though one was asked for: it is proven absent, or only a gate was named."""
+    commitment = case.state.commitments.get(operation.commitment_id or "")
+    if commitment is not None:
+        return not commitment.release_wanted
+    latest = latest_generation(case, operation.intent_id, undone_by, operation.operation_id)
+    return latest is None or latest.status in ("FAILED", "WITHDRAWN")

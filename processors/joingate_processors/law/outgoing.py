@@ -1,7 +1,6 @@
 """What leaves the gate because of a decision: commands, questions for the reconciler, commitment rows. Pure."""
 
 from joingate_processors.law.case import Case
-from joingate_processors.law.observations import key_known_until
 from joingate_processors.law.state import Commitment, Operation, State
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Catalogue
@@ -97,8 +96,9 @@ def _operation_question(case: Case, decision: Decision, partition: int, operatio
         attempt=operation.attempt, cause=operation.in_doubt_cause or decision.reason,
         external_ids=[operation.external_id] if operation.external_id else [], resource_refs=[],
         since=operation.in_doubt_since or decision.decided_at, askable_from=case.quiet_from(operation),
-        deadline_at=operation.deadline_at, key_until=key_known_until(case, operation),
-        fresh=not case.is_fresh(operation), partition=partition, ledger_seq=decision.seq, epoch=decision.epoch,
+        deadline_at=operation.deadline_at, key_until=case.key_known_until(operation),
+        fresh=bool(operation.permits) and not case.is_fresh(operation),
+        partition=partition, ledger_seq=decision.seq, epoch=decision.epoch,
     )  # fmt: skip
 
 

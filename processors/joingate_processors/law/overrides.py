@@ -3,11 +3,11 @@
 from joingate_processors.law import commitments, outcomes
 from joingate_processors.law.arrival import FollowUp, Ruling
 from joingate_processors.law.case import Case, refuse
-from joingate_processors.law.state import State, hold_key
+from joingate_processors.law.state import Commitment, Operation, State, hold_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.decisions import ClaimTopic, Decision
-from joingate_schemas.facts import TERMINAL_COMMITMENT, AnyFact
+from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact
 
 
 def override(case: Case, claim: c.Override) -> Ruling:
@@ -18,12 +18,12 @@ def override(case: Case, claim: c.Override) -> Ruling:
         return _quarantine(case, claim)
     if not claim.evidence:
         refuse("NO_EVIDENCE", "an override needs evidence", claim.subject_id)
+    if claim.subject_kind not in ("OPERATION", "COMMITMENT"):
+        refuse("MALFORMED", f"an override of {claim.subject_kind} is not known", claim.subject_id)
     case.open_intent(claim.intent_id, 0)
     if claim.subject_kind == "OPERATION":
         return _operation(case, claim)
-    if claim.subject_kind == "COMMITMENT":
-        return _commitment(case, claim)
-    refuse("MALFORMED", f"an override of {claim.subject_kind} is not known", claim.subject_id)
+    return _commitment(case, claim)
 
 
 def _operation(case: Case, claim: c.Override) -> Ruling:
@@ -31,20 +31,45 @@ def _operation(case: Case, claim: c.Override) -> Ruling:
     if operation is None or operation.intent_id != claim.intent_id:
         refuse("UNKNOWN_OPERATION", f"intent {claim.intent_id} has no operation {claim.subject_id}", claim.subject_id)
     identity, status = operation.operation_id, operation.status
-    if status == claim.to:
+    if status == claim.to and not operation.compensating:
         return Ruling("REPLAYED", "ALREADY_SO", f"it is {status}", identity, status)
     facts: list[AnyFact]
-    if claim.to == "SETTLED" and status in ("SUBMITTED", "IN_DOUBT", "ESCALATED", "FAILED"):
+    if claim.to == "SETTLED" and status == "SETTLED":
+        # It was to be undone, and a person decides that it stays.
+        facts = [
+            f.OperationSettled(operation_id=identity, intent_id=operation.intent_id, attempt=operation.attempt,
+                               external_id=operation.external_id, evidence=claim.evidence, result="",
+                               source="OPERATOR", late=bool(case.is_fresh(operation)))
+        ]  # fmt: skip
+    elif claim.to == "SETTLED" and status in ("SUBMITTED", "IN_DOUBT", "ESCALATED", "FAILED"):
         external_id = claim.external_id or operation.external_id
         facts = outcomes.settle(case, operation, operation.attempt, external_id, claim.evidence, "", "OPERATOR")
     elif claim.to == "FAILED" and status in ("SUBMITTED", "IN_DOUBT", "ESCALATED"):
         facts = outcomes.fail(case, operation, operation.attempt, "STATEMENT", claim.evidence, "OPERATOR")
-    elif claim.to == "COMPENSATED" and status == "SETTLED":
+    elif claim.to == "COMPENSATED" and status == "SETTLED" and not _holds_commitment(case, operation):
         facts = [f.OperationCompensated(operation_id=identity, intent_id=operation.intent_id,
                                         by=f"{claim.principal}: {claim.evidence[0]}")]  # fmt: skip
     else:
         refuse("ILLEGAL_TRANSITION", f"{status} can't be overridden to {claim.to}", identity, status)
     return Ruling("ACCEPTED", "OK", f"overridden by {claim.principal}: {claim.reason}", identity, claim.to, facts)
+
+
+def _holds_commitment(case: Case, operation: Operation) -> bool:
+    """Whether the operation made an obligation that is not discharged: then it is undone by that one's release."""
+    commitment = case.state.commitments.get(operation.commitment_id or "")
+    return (
+        commitment is not None
+        and commitment.creating_operation == operation.operation_id
+        and commitment.status not in TERMINAL_COMMITMENT
+    )
+
+
+def _in_force(case: Case, row: Commitment) -> bool:
+    """Whether nothing speaks against ACTIVE: what made it is settled, and no release of it is under way."""
+    origin = case.state.operations.get(row.creating_operation or "")
+    serving = case.state.operations.get(row.serving_operation or "")
+    made = origin is None or origin.status == "SETTLED"
+    return made and (serving is None or serving.status not in OPEN_OPERATION)
 
 
 def _commitment(case: Case, claim: c.Override) -> Ruling:
@@ -67,11 +92,12 @@ def _commitment(case: Case, claim: c.Override) -> Ruling:
             facts = commitments.reconcile(case, row, cause)
         case "RELEASE_PENDING":
             facts = commitments.start_release(case, row, cause, claim.evidence)
-        case "ACTIVE":
+        case "ACTIVE" if _in_force(case, row):
             facts = [commitments.change(row, "ACTIVE", cause, claim.evidence)]
         case _:
             refuse("ILLEGAL_TRANSITION", f"{status} can't be overridden to {claim.to}", identity, status)
-    return Ruling("ACCEPTED", "OK", cause, identity, claim.to, facts)
+    after = next(fact.after for fact in facts if isinstance(fact, f.CommitmentChanged))
+    return Ruling("ACCEPTED", "OK", cause, identity, after, facts)
 
 
 def _quarantine(case: Case, claim: c.Override) -> Ruling:
@@ -91,18 +117,26 @@ def follow_ups(state: State, decision: Decision, claim: c.AnyClaim) -> list[Foll
     """After a quarantine is resolved: the mended record, then each held claim, in the order they arrived."""
     ups: list[FollowUp] = []
     for fact in decision.facts:
-        if not isinstance(fact, f.QuarantineResolved):
+        quarantine = state.quarantines.get(fact.quarantine_id) if isinstance(fact, f.QuarantineResolved) else None
+        if quarantine is None:
             continue
+        # Each is judged as of when it was appended: its own stamp is not off the clock because it had to wait.
         if isinstance(claim, c.Override) and claim.to == "REDRIVEN" and claim.replacement:
-            topic, _, offset = fact.quarantine_id.split("/")
-            ups.append(FollowUp(claim.replacement, _topic(topic), int(offset), decision.decided_at))
-        quarantine = state.quarantines.get(fact.quarantine_id)
-        for ordinal in range(1, (quarantine.holds if quarantine is not None else 0) + 1):
-            hold = state.holds.get(hold_key(fact.quarantine_id, ordinal))
+            topic, offset = _place_of(quarantine.quarantine_id)
+            ups.append(FollowUp(claim.replacement, topic, offset, quarantine.opened_at))
+        for ordinal in range(1, quarantine.holds + 1):
+            hold = state.holds.get(hold_key(quarantine.quarantine_id, ordinal))
             if hold is not None:
                 raw = bytes.fromhex(hold.claim)
-                ups.append(FollowUp(raw, _topic(hold.topic), hold.offset, decision.decided_at))
+                ups.append(FollowUp(raw, _topic(hold.topic), hold.offset, hold.appended_at))
     return ups
+
+
+def _place_of(quarantine_id: str) -> tuple[ClaimTopic, int]:
+    """The topic and offset in a quarantine's id, `<topic>/<partition>/<offset>`; UNKNOWN and -1 if it is another's."""
+    topic, _, place = quarantine_id.partition("/")
+    offset = place.rpartition("/")[2]
+    return _topic(topic), int(offset) if offset.isdecimal() else -1
 
 
 _TOPICS: dict[str, ClaimTopic] = {

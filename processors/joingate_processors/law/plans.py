@@ -22,9 +22,9 @@ def plan(case: Case, claim: c.Plan) -> Ruling:
     """A plan comes into force, or is kept as a candidate."""
     if not claim.plan_id or not claim.steps or len(claim.steps) > STEPS_MAX:
         refuse("MALFORMED", f"a plan needs a plan_id and 1 to {STEPS_MAX} steps", claim.plan_id)
-    intent = case.open_intent(claim.intent_id, claim.intent_version)
-    known = case.state.plans.get(plan_key(claim.intent_id, claim.plan_id))
     details = _details(case, claim)
+    intent = case.current_intent(claim.intent_id, claim.intent_version)
+    known = case.state.plans.get(plan_key(claim.intent_id, claim.plan_id))
     content = digest_of(claim.intent_version, claim.adopt, claim.replaces, details,
                         sorted(claim.commitments))  # fmt: skip
     if known is not None and known.content_digest == content:
@@ -63,12 +63,12 @@ def _details(case: Case, claim: c.Plan) -> list[f.StepDetail]:
     """The steps with what the catalogue says of them, in the order that listing and REQUIRES edges give."""
     steps: dict[str, c.PlanStep] = {}
     for step in claim.steps:
-        if not step["step_id"]:
-            refuse("MALFORMED", "each step needs a step_id", claim.plan_id)
+        if not step["step_id"] or not step["step_id"].isprintable():
+            refuse("MALFORMED", "each step needs a step_id without control characters", claim.plan_id)
         if step["step_id"] in steps:
             refuse("DUPLICATE_STEP", f"two steps are called {step['step_id']}", claim.plan_id)
         steps[step["step_id"]] = step
-    order = list(steps) if len(steps) == 1 else _ordered(claim, steps)
+    order = _ordered(claim, steps) if any(step.get("edges") for step in claim.steps) else list(steps)
     slots: dict[str, str] = {}
     details: list[f.StepDetail] = []
     for ordinal, step_id in enumerate(order):
@@ -108,7 +108,8 @@ def _detail(case: Case, claim: c.Plan, step: c.PlanStep, ordinal: int) -> f.Step
 
 def _ordered(claim: c.Plan, steps: dict[str, c.PlanStep]) -> list[str]:
     """Step ids in listing order, moved behind what they require; CYCLE where that can't be."""
-    waits: dict[str, set[str]] = {}
+    places = {step_id: place for place, step_id in enumerate(steps)}
+    waits: dict[str, list[str]] = {}
     for step_id, step in steps.items():
         needs = set()
         for edge in step.get("edges", []):
@@ -116,7 +117,7 @@ def _ordered(claim: c.Plan, steps: dict[str, c.PlanStep]) -> list[str]:
                 refuse("UNKNOWN_STEP", f"step {step_id} has an edge to {edge['step_id']}", claim.plan_id)
             if edge["kind"] == "REQUIRES":
                 needs.add(edge["step_id"])
-        waits[step_id] = needs
+        waits[step_id] = sorted(needs, key=places.__getitem__)
     order: list[str] = []
     placed: set[str] = set()
     path: set[str] = set()
@@ -126,14 +127,14 @@ def _ordered(claim: c.Plan, steps: dict[str, c.PlanStep]) -> list[str]:
         stack = [root]
         while stack:
             step_id = stack[-1]
-            open_needs = [one for one in steps if one in waits[step_id] and one not in placed] if waits[step_id] else []
+            awaited = next((one for one in waits[step_id] if one not in placed), None)
             if step_id in placed:
                 stack.pop()
-            elif open_needs:
+            elif awaited is not None:
                 path.add(step_id)
-                if open_needs[0] in path or open_needs[0] == step_id:
-                    refuse("CYCLE", f"step {open_needs[0]} requires itself in the end", claim.plan_id)
-                stack.append(open_needs[0])
+                if awaited in path:
+                    refuse("CYCLE", f"step {awaited} requires itself in the end", claim.plan_id)
+                stack.append(awaited)
             else:
                 placed.add(step_id)
                 path.discard(step_id)
@@ -145,14 +146,18 @@ def _replan(case: Case, intent: Intent, claim: c.Plan, details: list[f.StepDetai
     """What the change of plan does: the old one ends, what had no permit is withdrawn, commitments are sorted out."""
     facts: list[AnyFact] = []
     if intent.plan_id is not None:
-        facts.append(
-            f.PlanEnded(intent_id=intent.intent_id, plan_id=intent.plan_id, status="SUPERSEDED", by=claim.plan_id)
-        )
+        facts += end_plan(case, intent, intent.plan_id, "SUPERSEDED", claim.plan_id)
     facts += withdraw_unpermitted(case, intent, f"plan {claim.plan_id} was adopted")
     withdrawn = {fact.operation_id for fact in facts if isinstance(fact, f.OperationWithdrawn)}
     slots = {f"{one['action']}\x1f{one['business_key']}": one["arguments"] for one in details}
     named = set(claim.commitments).union(*(one["commitments"] for one in details))
     return facts + commitments.on_planned(case, intent, slots, named, withdrawn)
+
+
+def end_plan(case: Case, intent: Intent, plan_id: str, status: f.PlanStatus, by: str) -> list[AnyFact]:
+    """The plan lost its force: so it waits for nothing, and that it stalled concerns nobody any more."""
+    ended = f.PlanEnded(intent_id=intent.intent_id, plan_id=plan_id, status=status, by=by)
+    return [ended, *commitments.cleared(case, intent.intent_id, f"{intent.intent_id}/{plan_id}", ("STALLED_PLAN",), by)]
 
 
 def withdraw_unpermitted(case: Case, intent: Intent, cause: str) -> list[AnyFact]:
@@ -172,7 +177,7 @@ def withdraw_unpermitted(case: Case, intent: Intent, cause: str) -> list[AnyFact
 
 def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
     """Start the step's operation, or say how the one that its slot has is doing."""
-    intent = case.open_intent(claim.intent_id, claim.intent_version)
+    intent = case.current_intent(claim.intent_id, claim.intent_version)
     plan, step = case.planned_step(intent, claim.plan_id, claim.step_id)
     action = case.catalogue.actions.get(step.action)
     if action is None:
@@ -226,7 +231,7 @@ def _same_wish(claim: c.Dispatch, action: Action, step: Step, arguments: c.Argum
 def is_joined(case: Case, step: Step) -> bool:
     """Whether the step's effect is there: settled and, where its action asks for it, verified."""
     operation = case.slot_operation(step)
-    if operation is None or operation.status != "SETTLED":
+    if operation is None or operation.status != "SETTLED" or operation.compensating:
         return False
     return not _unverified(case, operation)
 
@@ -234,7 +239,7 @@ def is_joined(case: Case, step: Step) -> bool:
 def _unverified(case: Case, operation: Operation) -> bool:
     """Whether the action asks for an observation that is not in yet."""
     action = case.action_of(operation)
-    if action is not None and action.verification and not operation.news:
+    if action is not None and action.verification and not operation.observed:
         return True
     commitment = case.state.commitments.get(operation.commitment_id) if operation.commitment_id else None
     return commitment is not None and commitment.status in ("PROPOSED", "UNKNOWN")
@@ -263,11 +268,22 @@ def _check_order(case: Case, intent: Intent, plan: PlanRow, step: Step, identity
         before = steps.get(step_key(intent.intent_id, plan.plan_id, barrier))
         if before is None:
             break
-        if not is_joined(case, before):
+        if not _is_behind(case, before):
             refuse("DEPENDENCY_UNMET", f"the irreversible step {before.step_id} before {step.step_id} is not joined",
                    identity)  # fmt: skip
         # What was dispatched under this plan had its own barriers checked then: the walk is short.
         barrier = None if before.dispatched else before.barrier
+
+
+def _is_behind(case: Case, step: Step) -> bool:
+    """Whether the order may go on past the step: joined, or undone by a record that names it.
+
+    What REQUIRES it is another matter: its effect is gone, so that stays refused.
+    """
+    if is_joined(case, step):
+        return True
+    operation = case.slot_operation(step)
+    return operation is not None and operation.status == "COMPENSATED"
 
 
 def _check_pivot(case: Case, plan: PlanRow, pivot: Step, identity: str) -> None:
@@ -277,7 +293,7 @@ def _check_pivot(case: Case, plan: PlanRow, pivot: Step, identity: str) -> None:
         step = case.state.steps.get(step_key(plan.intent_id, plan.plan_id, at))
         if step is None:
             return
-        if not is_joined(case, step):
+        if not _is_behind(case, step):
             refuse("PIVOT_NOT_LAST", f"step {step.step_id} before the pivot {pivot.step_id} is not joined", identity)
         at = step.following
 
@@ -287,7 +303,7 @@ def _check_pivot(case: Case, plan: PlanRow, pivot: Step, identity: str) -> None:
 
 def succeed(case: Case, claim: c.Succeed) -> Ruling:
     """Prose is not a commit (law 1): only a settled, verified operation makes a step succeed."""
-    intent = case.open_intent(claim.intent_id, claim.intent_version)
+    intent = case.current_intent(claim.intent_id, claim.intent_version)
     _, step = case.planned_step(intent, claim.plan_id, claim.step_id)
     operation = case.slot_operation(step)
     if operation is None:
@@ -295,6 +311,8 @@ def succeed(case: Case, claim: c.Succeed) -> Ruling:
     identity, status = operation.operation_id, operation.status
     if status != "SETTLED":
         refuse("NOT_COMMITTED", f"the operation of step {claim.step_id} is {status}", identity, status)
+    if operation.compensating:
+        refuse("COMPENSATION", f"the operation of step {claim.step_id} is to be undone", identity, status)
     if step.succeeded and operation.claimed:
         return Ruling("REPLAYED", "ALREADY_SO", f"step {claim.step_id} has succeeded", identity, status)
     if _unverified(case, operation):

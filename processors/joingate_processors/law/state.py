@@ -119,6 +119,7 @@ class Operation:
     in_doubt_cause: str  # of its latest doubt; kept when resolved
     in_doubt_since: int | None
     claimed: bool  # succeeded under some plan
+    observed: bool  # a source has shown the effect since it last came into doubt
     news: dict[str, int]  # source -> its latest version or time
     approvals: list[str]
     timer: Timer

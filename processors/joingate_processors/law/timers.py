@@ -5,16 +5,13 @@ from typing import assert_never
 from joingate_processors.law import commitments, outcomes
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
-from joingate_processors.law.commitments import REMINDER_MS, change, kind_of, raise_orphan
-from joingate_processors.law.observations import key_known_until
+from joingate_processors.law.commitments import BACKOFF_DOUBLINGS_MAX, REMINDER_MS, change, kind_of, raise_orphan
 from joingate_processors.law.opening import ready
 from joingate_processors.law.state import Commitment, Operation, PlanRow
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.facts import AnyFact
 from joingate_schemas.ids import orphan_id
-
-_BACKOFF_DOUBLINGS_MAX = 7
 
 
 def timer_fired(case: Case, claim: c.TimerFired) -> Ruling:
@@ -79,20 +76,24 @@ def _hold_passed(case: Case, operation: Operation) -> Ruling:
 
 
 def _silence(case: Case, operation: Operation) -> Ruling:
-    """Before a permit, or of a keyed one-phase send within the key's horizon: the next attempt. Else doubt."""
+    """Before a permit, or of a keyed one-phase send within the key's horizon: the next attempt. Else doubt.
+
+    What lost its ground is not sent again, a mere look neither: an unsettled one ends as every other doubt does.
+    """
     action = case.action_of(operation)
     wait = action.silence_ms if action is not None else REMINDER_MS
-    harmless = not operation.permits or (action is not None and action.effect == "OBSERVE")
-    if not harmless:
-        key_until = key_known_until(case, operation)
-        window_open = key_until is None or case.now < key_until
-        if operation.attempt >= case.catalogue.silent_attempts_max or not window_open:
-            facts = outcomes.doubt(case, operation, operation.attempt, "silence", [])
-            return _ruled(operation, "IN_DOUBT", "silence", facts)
+    stale = case.is_fresh(operation)
+    if not operation.permits and stale:
+        return _ruled(operation, "WITHDRAWN", stale, outcomes.withdraw(case, operation, stale))
+    looks = action is not None and action.effect == "OBSERVE"
+    spent = operation.attempt >= case.catalogue.silent_attempts_max or not case.key_outlives(operation, wait)
+    if operation.permits and (stale or (spent and not looks)):
+        facts = outcomes.doubt(case, operation, operation.attempt, "silence", [])
+        return _ruled(operation, "IN_DOUBT", "silence", facts)
     again = f.AttemptStarted(
         operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=operation.attempt + 1,
         cause="silence", timer="SILENCE",
-        deadline_at=case.now + (wait << min(operation.attempt, _BACKOFF_DOUBLINGS_MAX)),
+        deadline_at=case.now + (wait << min(operation.attempt, BACKOFF_DOUBLINGS_MAX)),
     )  # fmt: skip
     return _ruled(operation, operation.status, "silence: the same operation, the next attempt", [again])
 

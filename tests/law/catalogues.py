@@ -1,0 +1,74 @@
+"""The built-in catalogue, and small variations of it for what it does not hold."""
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+from joingate_schemas.catalogue import Action, Argument, Catalogue, Downstream, ObligationType, Principal
+from joingate_schemas.catalogue_file import builtin_catalogue, catalogue_from_json
+
+
+def _action(name: str, **fields: Any) -> Action:
+    usual: dict[str, Any] = {
+        "downstream": "bank", "effect": "IRREVERSIBLE", "kind": "RETRYABLE", "executor": "bank",
+        "arguments": (Argument("amount"), Argument("note", meaning=False)),
+    }  # fmt: skip
+    return Action(name, **{**usual, **fields})
+
+
+_EXTRA = (
+    _action("pay"),
+    _action("pay_approved", approval="ANY"),
+    _action("pay_by_two", approval="N_OF_M", approvals_needed=2),
+    _action("pay_held", hold_ms=60_000),
+    _action("pay_verified", verification=True),
+    _action("pay_and_apologise", compensation="apologise"),
+    _action("apologise", downstream="messenger", executor="messenger"),
+    _action("book", downstream="cloud", executor="cloud", effect="REVERSIBLE", kind="COMPENSATABLE",
+            compensation="unbook", obligation="seat", resources=("seat:{business_key}",), arguments=()),
+    _action("unbook", downstream="cloud", executor="cloud", effect="REVERSIBLE", arguments=()),
+    _action("announce", downstream="cloud", executor="cloud", obligation="announcement", arguments=()),
+    _action("unheard_of", downstream="gone", executor="gone"),
+)  # fmt: skip
+
+
+def varied(**fields: Any) -> Catalogue:
+    """The built-in catalogue with the actions above, the types `seat` (taken at the executor's word, released when it
+    succeeds late) and `announcement` (can't be released), and `fields` replaced."""
+    whole = builtin_catalogue()
+    changed: dict[str, Any] = {
+        "actions": {**whole.actions, **{action.name: action for action in _EXTRA}},
+        "obligations": {
+            **whole.obligations,
+            "seat": ObligationType("seat", release_action="unbook", observed=False, late_success="RELEASE"),
+            "announcement": ObligationType("announcement", resolution="IRREVERSIBLE"),
+        },
+        **fields,
+    }
+    return _sealed(replace(whole, **changed))
+
+
+def _sealed(catalogue: Catalogue) -> Catalogue:
+    """The catalogue as it is read back from its own canonical JSON, with the digest of that."""
+    form = {name: value for name, value in asdict(catalogue).items() if name not in ("digest", "source")}
+    return catalogue_from_json(json.dumps(form, sort_keys=True).encode())
+
+
+def without_action(name: str) -> Catalogue:
+    """The varied catalogue, from which one action was dropped."""
+    whole = varied()
+    return _sealed(replace(whole, actions={key: action for key, action in whole.actions.items() if key != name}))
+
+
+def without_keys() -> Catalogue:
+    """The varied catalogue with a bank that does not know keys."""
+    whole = varied()
+    bank = Downstream("bank", ("LOOKUP",))
+    return _sealed(replace(whole, downstreams={**whole.downstreams, "bank": bank}))
+
+
+def with_principals() -> Catalogue:
+    """The varied catalogue, in which three principals may speak, one of them for another tenant."""
+    known = (Principal("paula", "PLANNER", tenant="acme"), Principal("pete", "PLANNER", tenant="other"),
+             Principal("eve", "EXECUTOR"))  # fmt: skip
+    return varied(principals={one.name: one for one in known})

@@ -1,0 +1,128 @@
+"""What must be true of the state after every decision, whatever was claimed: counted anew, shared with no rule."""
+
+from collections import Counter
+from typing import Any
+
+from joingate_processors.law.arrival import Due
+from joingate_processors.law.memory import MemoryState
+from joingate_processors.law.state import INDEXES, TABLES, TIMED_TABLES, Commitment, Operation
+from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT
+
+_WAITING = ("PENDING_CONDITION", "RELEASE_PENDING", "TRANSFER_PENDING", "RECONCILIATION_REQUIRED", "UNKNOWN")
+
+
+def rows(state: MemoryState, table: str) -> list[Any]:
+    """The rows of a table."""
+    return [row for _, row in state.rows(table)]
+
+
+def check_state(state: MemoryState) -> None:
+    """Fail if a count, an index, a deadline or a slot is off."""
+    operations: list[Operation] = rows(state, "operations")
+    commitments: list[Commitment] = rows(state, "commitments")
+    _check_counts(state, operations, commitments)
+    _check_indexes(state, operations, commitments)
+    _check_dues(state)
+    for operation in operations:
+        _check_operation(operation)
+    for commitment in commitments:
+        _check_commitment(state, commitment)
+    for plan in rows(state, "plans"):
+        waits = plan.deadline_at is not None
+        assert waits == (plan.status == "ADOPTED"), f"plan {plan.plan_id} is {plan.status}, deadline {plan.deadline_at}"
+    _check_slots(operations)
+
+
+def _unclaimed(operation: Operation) -> bool:
+    return operation.status == "SETTLED" and (operation.compensating or not operation.claimed)
+
+
+def _check_counts(state: MemoryState, operations: list[Operation], commitments: list[Commitment]) -> None:
+    open_operations = Counter(o.intent_id for o in operations if o.status in OPEN_OPERATION)
+    unclaimed = Counter(o.intent_id for o in operations if _unclaimed(o))
+    open_commitments = Counter(k.intent_id for k in commitments if k.status not in TERMINAL_COMMITMENT)
+    orphans = Counter(o.intent_id for o in rows(state, "orphans"))
+    for intent in rows(state, "intents"):
+        one = intent.intent_id
+        counted = (open_operations[one], unclaimed[one], open_commitments[one])
+        assert (intent.operations_open, intent.operations_unclaimed, intent.commitments_open) == counted, intent
+        # An incident may be older than its intent: an effect whose Commit came before anything else.
+        assert 0 <= intent.orphans_open <= orphans[one], intent
+        if intent.status == "CLOSED":
+            assert intent.plan_id is None
+    unjoined = Counter((s.intent_id, s.plan_id) for s in rows(state, "steps") if not s.succeeded)
+    for plan in rows(state, "plans"):
+        assert plan.steps_unjoined == unjoined[plan.intent_id, plan.plan_id], plan
+
+
+def _check_indexes(state: MemoryState, operations: list[Operation], commitments: list[Commitment]) -> None:
+    quarantines = [(q.scope or "", q.quarantine_id) for q in rows(state, "quarantines") if not q.resolved]
+    expected = {
+        "open_operations": [(o.intent_id, o.operation_id) for o in operations if o.status in OPEN_OPERATION],
+        "unclaimed_operations": [(o.intent_id, o.operation_id) for o in operations if _unclaimed(o)],
+        "open_commitments": [
+            (k.intent_id, k.commitment_id) for k in commitments if k.status not in TERMINAL_COMMITMENT
+        ],
+        "scoped_quarantines": quarantines,
+    }
+    for index in INDEXES:
+        assert state.entries(index) == sorted(expected[index]), index
+
+
+def _check_dues(state: MemoryState) -> None:
+    expected = [
+        Due(row.deadline_at, kind, key, row.timer)  # type: ignore[attr-defined]
+        for table, kind in TIMED_TABLES.items()
+        for key, row in state.rows(table)
+        if row.deadline_at is not None  # type: ignore[attr-defined]
+    ]
+    assert state.due(2**62, len(expected) + 1) == sorted(expected)
+
+
+def _check_operation(operation: Operation) -> None:
+    waits = operation.deadline_at is not None
+    assert waits == (operation.status in OPEN_OPERATION), operation
+    assert (operation.timer == "NONE") is not waits, operation
+    assert operation.permit_attempt <= operation.attempt, operation
+    assert (operation.first_permit_at is None) == (operation.permits == 0), operation
+    assert len(set(operation.permitted)) == len(operation.permitted), f"an attempt was permitted twice: {operation}"
+    if operation.status in ("STAGED", "VALIDATED", "WITHDRAWN"):
+        assert operation.permits == 0, operation
+    if operation.status == "SUBMITTED":
+        assert operation.permits, operation
+
+
+def _check_commitment(state: MemoryState, commitment: Commitment) -> None:
+    origin = state.operations.get(commitment.creating_operation or "")
+    if commitment.status in TERMINAL_COMMITMENT:
+        assert commitment.deadline_at is None, commitment
+        assert any(commitment.evidence), f"it ended with nothing to show: {commitment}"
+    elif commitment.status in _WAITING:
+        assert commitment.deadline_at is not None, commitment
+    elif commitment.status == "PROPOSED" and commitment.deadline_at is None:
+        assert origin is not None, commitment
+        assert origin.status in OPEN_OPERATION, f"it waits for nothing: {commitment}, {origin.status}"
+    elif commitment.status == "ACTIVE":
+        assert origin is not None, commitment
+        assert origin.status == "SETTLED", f"in force, and its creation is {origin.status}"
+        assert commitment.owner_id, commitment
+        assert not commitment.release_wanted, commitment
+
+
+def _check_slots(operations: list[Operation]) -> None:
+    """The first generation names the latest, and a new one starts only where the one before is over."""
+    slots: dict[tuple[str, str, str], list[Operation]] = {}
+    for operation in operations:
+        slots.setdefault((operation.intent_id, operation.action, operation.business_key), []).append(operation)
+    for generations in slots.values():
+        generations.sort(key=lambda one: one.generation)
+        assert [one.generation for one in generations] == list(range(1, len(generations) + 1))
+        assert generations[0].latest_generation == len(generations)
+        assert sum(one.status in ("STAGED", "VALIDATED", "SUBMITTED") for one in generations) <= 1, generations
+
+
+def snapshot(state: MemoryState) -> dict[str, Any]:
+    """Everything in the state, as plain values that can be compared."""
+    tables = {table: state.rows(table) for table in TABLES}
+    indexes = {index: state.entries(index) for index in INDEXES}
+    return {**tables, **indexes, "dues": state.due(2**62, 2**31)}
