@@ -1,6 +1,5 @@
 """What the gate answered, as an object to ask, rather than a ledger record to read."""
 
-import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,9 +14,6 @@ _ABOUT_OPERATIONS = frozenset({"Dispatch", "Abort", "Prepared", "Commit", "InDou
 _UNDER_WAY = OPEN_OPERATION | {
     "PROPOSED", "PENDING_CONDITION", "RELEASE_PENDING", "TRANSFER_PENDING", "RECONCILIATION_REQUIRED",
 }  # fmt: skip
-
-# How the gate words the decision that a repeated claim id had; a test holds it to the law's own words.
-_RECORDED = re.compile(r"decided at (\d+): (\w+) \((\w+)\)")
 
 
 class Recorded(NamedTuple):
@@ -34,7 +30,8 @@ class Verdict:
 
     `verdict`, `reason`, `detail`, `subject_id`, `status` and `facts` are the decision's. `number` is the reason's
     stable number, `meaning` and `advice` are its sentences. `seq` is the position on `partition` of the ledger;
-    `offset` is where it lies there in Kafka's terms; `decided_at` is in milliseconds since the epoch, UTC.
+    `offset` is where it lies there in Kafka's terms; `decided_at` is in milliseconds since the epoch, UTC. `refers_to`,
+    `recorded_verdict` and `recorded_reason` are those of the decision that a repeated claim id had (see `recorded`).
     """
 
     claim_id: str
@@ -53,6 +50,8 @@ class Verdict:
     offset: int
     decided_at: int
     refers_to: int
+    recorded_verdict: str
+    recorded_reason: str
     facts: tuple[AnyFact, ...]
 
     @property
@@ -68,10 +67,9 @@ class Verdict:
     @property
     def recorded(self) -> Recorded | None:
         """The first decision on a claim id that is answered for a second time; None for any other verdict."""
-        if self.reason != "CLAIM_REPEATED":
+        if not self.recorded_verdict:
             return None
-        found = _RECORDED.match(self.detail)
-        return Recorded(int(found[1]), found[2], found[3]) if found else None
+        return Recorded(self.refers_to, self.recorded_verdict, self.recorded_reason)
 
     @property
     def refused(self) -> bool:
@@ -119,5 +117,7 @@ def verdict_of(decision: Decision, partition: int, offset: int) -> Verdict:
         offset=offset,
         decided_at=decision.decided_at,
         refers_to=decision.refers_to,
+        recorded_verdict=decision.recorded_verdict,
+        recorded_reason=decision.recorded_reason,
         facts=tuple(decision.facts),
     )

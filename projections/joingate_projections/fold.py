@@ -201,6 +201,8 @@ def _decision_row(decision: Decision, at: At) -> Row:
         "subject_id": decision.subject_id,
         "status": decision.status,
         "refers_to": decision.refers_to,
+        "recorded_verdict": decision.recorded_verdict,
+        "recorded_reason": decision.recorded_reason,
         "facts": facts,
         "mentions": sorted(set(_mentions(decision, facts))),
     }

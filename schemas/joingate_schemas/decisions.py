@@ -21,8 +21,9 @@ class Decision:
     `seq` is contiguous per partition from 1; `epoch` is the writer's; `decided_at` never goes back on a partition;
     `previous` is the SHA-256 of the record before (empty for the first). `claim` is the claim's value exactly as
     it was appended, or empty on REPLAYED, where `claim_id` is enough. `detail` is a sentence for
-    people. `refers_to` is the seq of the decision that a REPLAYED one repeats (0: none). `status` is the present
-    status of the subject, where there is one. `topic` "gate" marks the gate's own claims, whose offset is -1.
+    people. `refers_to` is the seq of the decision that a REPLAYED one repeats (0: none); on CLAIM_REPEATED,
+    `recorded_verdict` and `recorded_reason` are that decision's own. `status` is the present status of the subject,
+    where there is one. `topic` "gate" marks the gate's own claims, whose offset is -1.
     """
 
     seq: int
@@ -42,6 +43,8 @@ class Decision:
     subject_id: str
     status: str
     refers_to: int
+    recorded_verdict: str = ""
+    recorded_reason: str = ""
     facts: list[AnyFact]
     previous: bytes
 

@@ -64,7 +64,3 @@ def content_digest(action: str, arguments: dict[str, Scalar], resource_refs: lis
     parts += sorted(resource_refs)
     return hashlib.sha256("".join([f"{len(part.encode())}:{part}" for part in parts]).encode()).hexdigest()
 
-
-def digest_of(*values: object) -> str:
-    """The digest (SHA-256, hex) of plain values: strings, numbers, lists and dictionaries in a settled order."""
-    return hashlib.sha256(repr(values).encode()).hexdigest()

@@ -28,5 +28,5 @@ def from_datum(cls: type[T], datum: dict[str, Any]) -> T:
 def changed(old: T, **fields: Any) -> T:
     """A copy of `old` with `fields` replaced; `old` stays as it was."""
     made = object.__new__(type(old))
-    made.__dict__ = {**old.__dict__, **fields}
+    made.__dict__ = old.__dict__ | fields
     return made

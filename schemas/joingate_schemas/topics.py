@@ -157,23 +157,7 @@ class Topics:
 
         `replication` -1 takes the broker's default. Raises TopicsUnavailable.
         """
-        admin = AdminClient({**(client or {}), "bootstrap.servers": bootstrap})
-        wanted = [
-            NewTopic(spec.name, spec.partitions, replication, config=dict(spec.settings))
-            for spec in self.specs(partitions, executors)
-        ]
-        created = []
-        for name, future in admin.create_topics(wanted, operation_timeout=TIMEOUT_S, request_timeout=TIMEOUT_S).items():
-            try:
-                future.result(timeout=2 * TIMEOUT_S)
-            except (KafkaException, TimeoutError) as error:
-                if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                    continue
-                raise TopicsUnavailable(f"The topic {name} could not be created at {bootstrap}: {error!r}.") from error
-            created.append(name)
-        if created:
-            _await_leaders(admin, bootstrap, created)
-        return created
+        return create_topics(bootstrap, self.specs(partitions, executors), replication=replication, client=client)
 
     def check(
         self,
@@ -189,7 +173,7 @@ class Topics:
         """
         admin = AdminClient({**(client or {}), "bootstrap.servers": bootstrap})
         specs = self.specs(partitions, executors)
-        found = _partition_counts(admin, bootstrap)
+        found = partition_counts(admin, bootstrap)
         for spec in specs:
             if spec.name not in found:
                 raise TopicMismatch(f"The topic {spec.name} does not exist: create it (joingate topics create).")
@@ -212,7 +196,31 @@ class Topics:
         return partition_for(key, partitions)
 
 
-def _partition_counts(admin: AdminClient, bootstrap: str) -> dict[str, int]:
+def create_topics(
+    bootstrap: str, specs: Iterable[TopicSpec], *, replication: int = -1, client: ClientSettings | None = None
+) -> list[str]:
+    """Create what is not there of `specs`, and return its names once every partition of all of them has a leader.
+
+    `replication` -1 takes the broker's default. Raises TopicsUnavailable.
+    """
+    admin = AdminClient({**(client or {}), "bootstrap.servers": bootstrap})
+    wanted = [NewTopic(spec.name, spec.partitions, replication, config=dict(spec.settings)) for spec in specs]
+    created = []
+    for name, future in admin.create_topics(wanted, operation_timeout=TIMEOUT_S, request_timeout=TIMEOUT_S).items():
+        try:
+            future.result(timeout=2 * TIMEOUT_S)
+        except (KafkaException, TimeoutError) as error:
+            if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                continue
+            raise TopicsUnavailable(f"The topic {name} could not be created at {bootstrap}: {error!r}.") from error
+        created.append(name)
+    # Those of others too: one that a neighbour creates at this moment is only half there.
+    _await_leaders(admin, bootstrap, [topic.topic for topic in wanted])
+    return created
+
+
+def partition_counts(admin: AdminClient, bootstrap: str) -> dict[str, int]:
+    """How many partitions each topic at `bootstrap` has. Raises TopicsUnavailable."""
     try:
         topics = admin.list_topics(timeout=TIMEOUT_S).topics
     except KafkaException as error:

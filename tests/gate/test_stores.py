@@ -143,7 +143,7 @@ def test_changes_make_the_same_state_elsewhere_timers_too(tmp_path: Path) -> Non
         here.operations.put("o", row("operations", timer="PERMIT", deadline_at=deadline))
         here.open_operations.add("i", f"o{seq}")
         here.catalogues.put("d", str(seq))
-        changes, position = here.changes(), Position(seq=seq, inputs={"proposals": seq})
+        changes, position = list(here.changes()), Position(seq=seq, inputs={"proposals": seq})
         there.apply(changes, position)
         here.commit(position)
         assert contents(there) == contents(here)
@@ -164,13 +164,14 @@ def test_reading_a_dropped_change_finds_what_was_committed(tmp_path: Path) -> No
         store.intents.put("new", row("intents"))
         store.open_operations.add("k", "o")
         if sealed:
-            store.changes()
+            list(store.changes())
         store.drop()
         assert store.seen.get("k") == row("seen", seq=1)
         assert store.intents.get("k") == row("intents", version=1)
         assert store.intents.get("new") is None
         assert store.open_operations.members("k") == []
-        assert store.changes() == []
+        assert list(store.changes()) == []
+        store.drop()
     store.close()
 
 
@@ -292,7 +293,7 @@ class TheStoreAgreesWithItsTwin(RuleBasedStateMachine):
     @rule(changelog_first=st.booleans())
     def commit(self, changelog_first: bool) -> None:
         if changelog_first:
-            self.store.changes()
+            list(self.store.changes())
         self.seq += 1
         self.store.commit(Position(seq=self.seq))
         self.committed += self.running
@@ -301,7 +302,7 @@ class TheStoreAgreesWithItsTwin(RuleBasedStateMachine):
     @rule(changelog_first=st.booleans())
     def drop(self, changelog_first: bool) -> None:
         if changelog_first:
-            self.store.changes()
+            list(self.store.changes())
         self.store.drop()
         self.running = []
 

@@ -107,6 +107,7 @@ def test_a_repeated_claim_id_returns_its_recorded_decision_and_changes_nothing(n
     for _ in range(2):
         again = court.say(made(name))
         assert (again.verdict, again.reason, again.refers_to) == ("REPLAYED", "CLAIM_REPEATED", first.seq)
+        assert (again.recorded_verdict, again.recorded_reason) == (first.verdict, first.reason)
         assert (again.facts, again.claim) == ([], b"")
         assert f"{first.verdict} ({first.reason})" in again.detail
     assert {**snapshot(court.state), "header": []} == {**before, "header": []}
@@ -116,7 +117,8 @@ def test_a_claim_id_of_another_type_is_refused_and_the_first_decision_stands() -
     court = Court()
     opened()(court)
     first = court.dispatch("s1", claim_id="x")
-    assert court.succeed("s1", claim_id="x").reason == "CLAIM_ID_REUSED"
+    reused = court.succeed("s1", claim_id="x")
+    assert (reused.reason, reused.recorded_verdict) == ("CLAIM_ID_REUSED", ""), "that decision is another claim's"
     again = court.dispatch("s1", claim_id="x")
     assert (again.reason, again.refers_to) == ("CLAIM_REPEATED", first.seq)
 

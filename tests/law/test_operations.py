@@ -7,7 +7,7 @@ from joingate_schemas.ids import operation_id
 
 from .catalogues import varied, without_keys
 from .driver import INTENT, Court, step
-from .scenes import doubted, opened, permitted, resent, settled
+from .scenes import doubted, opened, permitted, settled
 
 DAY_MS = 86_400_000
 
@@ -347,44 +347,6 @@ def test_a_look_is_too_early_until_what_was_permitted_has_landed(court: Court) -
     court.advance(1)
     asked.append(court.observe("s1", "ABSENT", proof="SECOND_LOOK"))
     assert [one.reason for one in asked] == ["TOO_EARLY", "TOO_EARLY", "OK"]
-
-
-# --- resends ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_resend_is_a_new_attempt_under_the_same_key_and_ends_no_doubt(court: Court) -> None:
-    resent(court)
-    key = court.op_id("s1")
-    assert (court.op("s1").status, court.op("s1").attempt) == ("IN_DOUBT", 2)
-    assert court.prepared("s1").status == "IN_DOUBT"
-    assert court.commands(key) == ["PREPARE 1", "PERMIT 1", "PREPARE 2", "PERMIT 2"]
-    assert court.commit("s1").status == "SETTLED"
-
-
-def test_the_twin_of_a_resent_attempt_is_the_same_effect_and_another_id_a_stray_one(court: Court) -> None:
-    resent(court)
-    court.prepared("s1")
-    court.commit("s1", attempt=1)
-    assert court.commit("s1", attempt=2).verdict == "REPLAYED"
-    assert court.commit("s1", attempt=2, external_id="ext-2").reason == "STRAY_EFFECT"
-
-
-def test_the_reconciler_is_told_whether_a_resend_could_be_permitted(court: Court) -> None:
-    doubted(court)
-    first = court.questions(court.op_id("s1"))[-1]
-    assert (first.fresh, first.key_until) == (True, court.op("s1").first_permit_at + DAY_MS)  # type: ignore[operator]
-    court.cancel()
-    court.advance(3_600_000)
-    assert not court.questions(court.op_id("s1"))[-1].fresh
-
-
-def test_a_downstream_that_never_forgets_a_key_takes_a_resend_at_any_time(court: Court) -> None:
-    court.open(step("s1", "write_file"))
-    court.dispatch("s1")
-    court.in_doubt("s1")
-    court.now += 400 * DAY_MS
-    assert court.observe("s1", "RESEND").verdict == "ACCEPTED"
-    assert court.commands(court.op_id("s1")) == ["EXECUTE 1", "EXECUTE 2"]
 
 
 # --- compensation ----------------------------------------------------------------------------------------------------

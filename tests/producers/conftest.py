@@ -124,21 +124,23 @@ class FakeGate:
                 return
         else:
             ruling = known[1]._replace(verdict="REPLAYED", reason="CLAIM_REPEATED")
-        seq = self.ledger(partition, claim, ruling, refers_to=known[0] if known else 0, offset=offset)
+        seq = self.ledger(partition, claim, ruling, repeats=known, offset=offset)
         self._decided.setdefault((partition, claim.intent_id, claim.claim_id), (seq, ruling))
 
     def ledger(
-        self, partition: int, claim: Any, ruling: Ruling, *, refers_to: int = 0, offset: int = 0, skip: int = 0
-    ) -> int:
+        self, partition: int, claim: Any, ruling: Ruling, *, repeats: tuple[int, Ruling] | None = None,
+        offset: int = 0, skip: int = 0,
+    ) -> int:  # fmt: skip
         """Write one decision, leaving out `skip` numbers before it, and return its seq."""
+        first_seq, first = repeats or (0, Ruling(verdict="", reason=""))
         last, digest = self._heads.get(partition, (0, b""))
         seq = last + 1 + skip
         decision = Decision(
             seq=seq, epoch=self.epoch, decided_at=1_000 + seq, topic="proposals", offset=offset, appended_at=1_000,
             claim_type=type(claim).__name__, claim_id=claim.claim_id, intent_id=claim.intent_id,
             principal=claim.principal, claim=b"", verdict=ruling.verdict, reason=ruling.reason, detail=ruling.detail,  # type: ignore[arg-type]
-            subject_id=ruling.subject_id, status=ruling.status, refers_to=refers_to, facts=list(ruling.facts),
-            previous=digest,
+            subject_id=ruling.subject_id, status=ruling.status, refers_to=first_seq,
+            recorded_verdict=first.verdict, recorded_reason=first.reason, facts=list(ruling.facts), previous=digest,
         )  # fmt: skip
         raw = self.codec.encode(decision)
         self._heads[partition] = (seq, hashlib.sha256(raw).digest())

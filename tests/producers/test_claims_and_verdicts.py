@@ -118,6 +118,7 @@ def test_a_repeat_is_the_same_claim_byte_for_byte(world: Any) -> None:
     assert again.replayed
     assert again.demand() is again
     assert again.refers_to == decided.seq
+    assert again.recorded == (decided.seq, "ACCEPTED", "OK")
     assert again.claim_id == decided.claim_id
     heard = [claim for _, claim in world.gate.heard]
     assert heard[0] == heard[1]

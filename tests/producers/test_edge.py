@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, cast
@@ -191,7 +192,7 @@ def test_there_is_a_check_for_every_claim() -> None:
     ids=["accepted", "refused"],
 )
 def test_a_repeated_claim_is_answered_with_what_was_decided_first(claim: AnyClaim, refused: bool) -> None:
-    """A claim that was refused is not made good by repeating it: the law's own words for it are understood."""
+    """A claim that was refused is not made good by repeating it: what the law recorded of it is passed on as it is."""
     from joingate_processors.law.arrival import Arrival
     from joingate_processors.law.judge import fold, judge
     from joingate_processors.law.memory import MemoryState
@@ -204,6 +205,9 @@ def test_a_repeated_claim_is_answered_with_what_was_decided_first(claim: AnyClai
     again = verdict_of(judge(state, arrival, catalogue, epoch=1), 0, 0)
     assert (again.verdict, again.reason) == ("REPLAYED", "CLAIM_REPEATED")
     assert again.recorded == (1, first.verdict, first.reason)
+    # Whatever the sentence for people says, in this release or the next.
+    assert dataclasses.replace(again, detail="seen").recorded == again.recorded
+    assert verdict_of(first, 0, 0).recorded is None
     assert again.refused is refused
     if refused:
         with pytest.raises(ClaimRefused, match="CLAIM_REPEATED"):

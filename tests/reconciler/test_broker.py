@@ -15,14 +15,16 @@ from urllib.parse import unquote
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from joingate.local_kafka import LocalKafka
+from joingate_processors.reconciler import ReconcilerSettings, run, run_reconciler
+from joingate_processors.reconciler.app import Reconciler
 from joingate_schemas.claims import Observe
 from joingate_schemas.codec import Codec
 from joingate_schemas.decisions import InDoubtRequest
 from joingate_schemas.record import changed
-from joingate_schemas.topics import Topics, partition_for
+from joingate_schemas.topics import Topics, TopicSpec, create_topics, partition_for
 
 pytestmark = pytest.mark.broker
 
@@ -197,6 +199,28 @@ class World:
         wait_for(f"{count} claims", enough)
         return list(self._claims)
 
+    def own_topics(self) -> dict[str, tuple[str, int]]:
+        """The topics that are not the gate's, by their name without the prefix: clean-up policy and partitions."""
+        gates = {spec.name for spec in self.topics.specs(PARTITIONS)}
+        found = {
+            name: len(topic.partitions)
+            for name, topic in self._admin.list_topics(timeout=DEADLINE_S).topics.items()
+            if name.startswith(self.topics.prefix) and name not in gates
+        }
+        asked = [ConfigResource(ResourceType.TOPIC, name) for name in found]
+        settings = self._admin.describe_configs(asked) if asked else {}
+        return {
+            one.name.removeprefix(self.topics.prefix): (
+                str(answer.result(timeout=DEADLINE_S)["cleanup.policy"].value), found[one.name],
+            )
+            for one, answer in settings.items()
+        }  # fmt: skip
+
+    def end_of(self, name: str, partition: int) -> int:
+        """The high watermark of a topic's partition."""
+        here = TopicPartition(self.topics.prefix + name, partition)
+        return int(self._reader.get_watermark_offsets(here, timeout=DEADLINE_S)[1])
+
     def position(self, partition: int) -> int:
         """Up to where the reconciler's group has committed; -1001 where it has not."""
         asked = ConsumerGroupTopicPartitions(
@@ -366,6 +390,44 @@ def test_topics_that_are_not_there_yet_are_waited_for(
         assert [claim.subject_id for claim in world.await_claims(1)] == ["op-1"]
     finally:
         world.close()
+
+
+def test_its_own_topics_are_there_before_its_client_asks_which_there_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that appears while it joins its group is left out, and then it asks and never speaks."""
+    stop, there = threading.Event(), {}
+
+    def begin(*_: object) -> Reconciler:
+        there.update(world.own_topics())
+        stop.set()
+        raise RuntimeError("seen enough")
+
+    monkeypatch.setattr(run, "Reconciler", begin)
+    settings = ReconcilerSettings(
+        bootstrap_servers=world.bootstrap, prefix=world.topics.prefix, state_dir=Path(world.settings["state_dir"])
+    )
+    run_reconciler(settings, stop, lambda status: None)
+    assert there == {"reconciler-answers": ("delete", PARTITIONS), "reconciler-open-changelog": ("compact", PARTITIONS)}
+
+
+def test_its_table_and_its_answers_live_in_those_topics_and_in_no_others(world: World, make_request: Make) -> None:
+    world.source.known = {"op-1": "bank-1"}
+    world.start()
+    world.transaction(make_request())
+    world.await_claims(1)
+    assert set(world.own_topics()) == {"reconciler-answers", "reconciler-open-changelog"}
+    partition = partition_for(make_request().intent_id.encode(), PARTITIONS)
+    assert world.end_of("reconciler-answers", partition) > 0
+    assert world.end_of("reconciler-open-changelog", partition) > 0
+
+
+def test_a_topic_of_its_own_with_another_partition_count_is_named(world: World) -> None:
+    name = world.topics.prefix + "reconciler-answers"
+    create_topics(world.bootstrap, [TopicSpec(name, PARTITIONS + 1, {}, ())])
+    process = world.start()
+    wait_for("the sentence", lambda: process.status["phase"] == "FAILING")
+    assert f"{name} has {PARTITIONS + 1} partitions" in process.status["problem"]
 
 
 def test_a_broker_that_is_away_from_the_start_is_said_to_be_away(

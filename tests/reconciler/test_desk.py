@@ -282,6 +282,20 @@ def test_a_resend_needs_no_address(make_request: Make) -> None:
     assert [claim.finding for claim in office.claims] == ["RESEND"]
 
 
+def test_a_resend_that_the_gate_refuses_is_followed_by_a_look_at_once(make_request: Make) -> None:
+    """The gate asks anew, and says that no resend is left: nobody waits for one to be of use."""
+    bank = Bank(Found(external_ids=("bank-1",)))
+    office = Office({"bank": bank})
+    office.desk.take_request(make_request(capabilities=["IDEMPOTENT_KEY", "LOOKUP"], ledger_seq=1), 0)
+    asyncio.run(office.ask())
+    asyncio.run(office.ask())
+    assert ([claim.finding for claim in office.claims], bank.asked) == (["RESEND"], [])
+    told_anew = make_request(capabilities=["IDEMPOTENT_KEY", "LOOKUP"], ledger_seq=2, fresh=False)
+    office.desk.take_request(told_anew, 0)
+    asyncio.run(office.ask())
+    assert [claim.finding for claim in office.claims] == ["RESEND", "PRESENT"]
+
+
 def test_a_downstream_without_an_address_is_told_of_once(make_request: Make, caplog: pytest.LogCaptureFixture) -> None:
     office = Office()
     for n in (1, 2):

@@ -30,7 +30,7 @@ Make = Callable[..., InDoubtRequest]
 
 
 def row_of(request: InDoubtRequest) -> Row:
-    row = rules.opened(request, 0, POLICY)
+    row = rules.opened(request, 0, SINCE, POLICY)
     assert row is not None
     return row
 
@@ -58,6 +58,9 @@ def play(row: Row, *answers: tuple[int, Answer]) -> tuple[Row, list[Observe]]:
         (["IDEMPOTENT_KEY"], {"key_until": SINCE + 1}, "RESEND"),
         (["IDEMPOTENT_KEY"], {"key_until": SINCE}, None),
         (["IDEMPOTENT_KEY"], {"fresh": False}, None),
+        (["IDEMPOTENT_KEY", "LOOKUP"], {"attempt": 4}, "RESEND"),
+        (["IDEMPOTENT_KEY", "LOOKUP"], {"attempt": 5}, "LOOK_UP"),
+        (["IDEMPOTENT_KEY"], {"attempt": 5}, "RESEND"),
         (["STATEMENT"], {}, "STATEMENT"),
         (["NONE"], {}, None),
         (["SOMETHING_NEW", "LOOKUP"], {}, "LOOK_UP"),
@@ -82,7 +85,7 @@ def test_no_look_is_taken_before_the_longest_in_flight_time_has_passed(make_requ
 
 @pytest.mark.parametrize("kind", ["RESOLVED", "HUMAN"])
 def test_what_is_resolved_or_a_persons_is_forgotten(make_request: Make, kind: str) -> None:
-    assert rules.opened(make_request(kind=kind), 0, POLICY) is None
+    assert rules.opened(make_request(kind=kind), 0, SINCE, POLICY) is None
 
 
 def test_one_match_is_adopted_with_its_external_id(make_request: Make) -> None:
@@ -212,11 +215,19 @@ def test_a_resend_is_asked_of_the_gate_with_the_same_key(make_request: Make) -> 
 def test_each_further_resend_waits_longer(make_request: Make) -> None:
     """A downstream that fails every attempt must not be hammered by the loop of gate, executor and reconciler."""
     waits = []
+    now = SINCE + 600_000  # the doubt is old by the time that the later attempts come to nothing
     for attempt in (1, 2, 3, 9):
-        move = rules.move(row_of(make_request(capabilities=["IDEMPOTENT_KEY"], attempt=attempt)), SINCE, POLICY)
+        row = rules.opened(make_request(capabilities=["IDEMPOTENT_KEY"], attempt=attempt), 0, now, POLICY)
+        assert row is not None
+        move = rules.move(row, now, POLICY)
         assert move is not None
-        waits.append(move.at - SINCE)
+        waits.append(max(move.at, now) - now)
     assert waits == [0, 1_000, 2_000, 8_000]
+
+
+def test_where_no_resend_is_left_the_next_capability_waits_for_no_back_off(make_request: Make) -> None:
+    request = make_request(capabilities=["IDEMPOTENT_KEY", "LOOKUP"], attempt=7, fresh=False)
+    assert rules.move(row_of(request), SINCE, POLICY) == rules.Move("LOOK_UP", ASKABLE)
 
 
 @pytest.mark.parametrize(

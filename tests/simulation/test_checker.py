@@ -83,6 +83,15 @@ def _rival() -> Ledger:
     return decision(place, facts=facts)
 
 
+def _doubt_of_no_attempt() -> Ledger:
+    """A resend is started, and said to be in doubt before it had a permit."""
+    doubt = the(f.OperationInDoubt)
+    begun = changed(the(f.AttemptStarted), operation_id=doubt.operation_id, attempt=doubt.attempt + 1)
+    place = at(f.OperationInDoubt)
+    facts = [*STORY.decisions[place].facts, begun, changed(doubt, attempt=doubt.attempt + 1)]
+    return decision(place, facts=facts)
+
+
 def _said_twice() -> Ledger:
     again = changed(STORY.decisions[1], seq=STORY.decisions[-1].seq + 1, facts=[], decided_at=STORY.now, epoch=9)
     return [*STORY.decisions, again]
@@ -128,6 +137,8 @@ BROKEN: list[tuple[str, str, Callable[[], Ledger]]] = [
                        the(f.PermitIssued, operation_id=TELL.operation_id))),
     ("PERMIT", "a permit for an older attempt", lambda: fact(f.PermitIssued, {"attempt": 1}, attempt=2)),
     ("RIVAL", "two attempts may act", _rival),
+    ("DOUBT", "one attempt doubted twice", lambda: with_fact(at(f.OperationInDoubt), the(f.OperationInDoubt))),
+    ("DOUBT", "an attempt that might not act", _doubt_of_no_attempt),
     ("FRESH", "for a plan that is gone",
      lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id) - 1,
                        f.PlanEnded(intent_id=INTENT, plan_id="p1", status="SUPERSEDED", by="p2"))),
@@ -166,6 +177,8 @@ BROKEN: list[tuple[str, str, Callable[[], Ledger]]] = [
     ("TERMINAL", "back in force",
      lambda: with_fact(LAST - 1, changed(the(f.CommitmentChanged, after="ACTIVE"), before="RELEASED"))),
     ("DEADLINE", "doubt without end", lambda: fact(f.OperationInDoubt, {"timer": "NONE", "deadline_at": None})),
+    ("DEADLINE", "doubt that puts its end off",
+     lambda: with_fact(at(f.OperationInDoubt), changed(the(f.OperationInDoubt), deadline_at=2**40 + STORY.now))),
     ("DEADLINE", "a release without end",
      lambda: fact(f.CommitmentChanged, {"timer": "NONE", "deadline_at": None}, after="RELEASE_PENDING")),
     ("DEADLINE", "a plan without end", lambda: fact(f.PlanRecorded, {"deadline_at": None})),

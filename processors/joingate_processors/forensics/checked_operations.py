@@ -24,6 +24,8 @@ class Effect:
     status: str
     attempt: int
     opened_seq: int
+    deadline_at: int | None = None
+    doubted_attempt: int = 0  # the latest attempt that was current in a doubt
     permits: set[int] = field(default_factory=set)  # attempts that were allowed to act
     allowed_seq: int = 0  # where it was last allowed to act
     settled_seq: int = 0
@@ -77,9 +79,11 @@ class OperationBook:
             self._report("KNOWN", (operation_id,), f"{what} of an operation that was never opened")
         return effect
 
-    def _pending(self, effect_id: str, status: str, timer: str, deadline_at: int | None) -> None:
-        if status in _OPEN and (deadline_at is None or timer in ("NONE", "UNKNOWN")):
-            self._report("DEADLINE", (effect_id,), f"the operation is {status} and waits for nothing that would end it")
+    def _pending(self, effect: Effect, timer: str, deadline_at: int | None) -> None:
+        effect.deadline_at = deadline_at
+        if effect.status in _OPEN and (deadline_at is None or timer in ("NONE", "UNKNOWN")):
+            self._report("DEADLINE", (effect.opened.operation_id,),
+                         f"the operation is {effect.status} and waits for nothing that would end it")  # fmt: skip
 
     # --- beginnings --------------------------------------------------------------------------------------------------
 
@@ -109,7 +113,7 @@ class OperationBook:
         self._slots[slot] = fact.operation_id
         self._of_intent.setdefault(fact.intent_id, []).append(fact.operation_id)
         self._check_phases(effect)
-        self._pending(fact.operation_id, fact.status, fact.timer, fact.deadline_at)
+        self._pending(effect, fact.timer, fact.deadline_at)
 
     def _still_there(self, before: Effect) -> bool:
         """Whether what a settled release was to end was observed again after it: newer evidence than its Commit."""
@@ -135,7 +139,7 @@ class OperationBook:
         effect.status = fact.status
         if effect.opened.phases == "ONE_PHASE" and fact.status == "SUBMITTED":
             self._allow(effect, effect.attempt, seq)
-        self._pending(fact.operation_id, fact.status, fact.timer, fact.deadline_at)
+        self._pending(effect, fact.timer, fact.deadline_at)
 
     def attempted(self, fact: f.AttemptStarted, seq: int) -> None:
         """The next attempt."""
@@ -153,7 +157,7 @@ class OperationBook:
         effect.attempt = fact.attempt
         if one_phase:
             self._allow(effect, fact.attempt, seq)
-        self._pending(fact.operation_id, effect.status, fact.timer, fact.deadline_at)
+        self._pending(effect, fact.timer, fact.deadline_at)
 
     def permitted(self, fact: f.PermitIssued, seq: int) -> None:
         """The permit to act."""
@@ -175,7 +179,7 @@ class OperationBook:
         self._allow(effect, fact.attempt, seq)
         if fact.worker:
             self.workers.add(fact.worker)
-        self._pending(fact.operation_id, effect.status, fact.timer, fact.deadline_at)
+        self._pending(effect, fact.timer, fact.deadline_at)
 
     # --- endings -----------------------------------------------------------------------------------------------------
 
@@ -224,16 +228,26 @@ class OperationBook:
     def doubted(self, fact: f.OperationInDoubt) -> None:
         """Nobody knows."""
         effect = self._known(fact.operation_id, "doubt")
-        if effect is not None:
-            effect.status = "IN_DOUBT"
-            self._pending(fact.operation_id, "IN_DOUBT", fact.timer, fact.deadline_at)
+        if effect is None:
+            return
+        ids = (fact.operation_id, f"attempt {fact.attempt}")
+        if effect.status in ("IN_DOUBT", "ESCALATED"):
+            # Said again, it is the same doubt: of an attempt that was sent again, and with no more time than it had.
+            if effect.status == "ESCALATED" or not effect.doubted_attempt < fact.attempt == effect.attempt:
+                self._report("DOUBT", ids, f"the operation is {effect.status} already, over this attempt")
+            elif fact.attempt not in effect.permits:
+                self._report("DOUBT", ids, "this attempt was never allowed to act")
+            if fact.deadline_at is None or (effect.deadline_at or 0) < fact.deadline_at:
+                self._report("DEADLINE", ids, "a doubt that is said again puts its own end off")
+        effect.status, effect.doubted_attempt = "IN_DOUBT", effect.attempt
+        self._pending(effect, fact.timer, fact.deadline_at)
 
     def escalated(self, fact: f.OperationEscalated) -> None:
         """A person is asked."""
         effect = self._known(fact.operation_id, "an escalation")
         if effect is not None:
             effect.status = "ESCALATED"
-            self._pending(fact.operation_id, "ESCALATED", fact.timer, fact.deadline_at)
+            self._pending(effect, fact.timer, fact.deadline_at)
 
     def withdrawn(self, fact: f.OperationWithdrawn) -> None:
         """Ended before any permit."""

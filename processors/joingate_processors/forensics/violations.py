@@ -24,6 +24,7 @@ INVARIANTS: dict[str, str] = {
     "ATTEMPT": "Attempts rise by one: after silence before the permit, or as a resend where keys are known.",
     "PERMIT": "A permit is issued once an attempt, to the current attempt of an operation that is ready for it.",
     "RIVAL": "While an attempt may have acted, no other is permitted where keys are not known.",
+    "DOUBT": "A doubt is said again only of a later attempt that was allowed to act, and only while nobody is asked.",
     "FRESH": "Leave to act is given only while the intent's version and the plan behind it are in force.",
     "SETTLED": "An effect is taken as real by an executor's Commit under a permit, an observation or an Override.",
     "JOIN": "A step succeeds only over a settlement that follows its dispatch and its permit.",

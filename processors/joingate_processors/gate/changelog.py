@@ -49,7 +49,7 @@ def row_prefix(layout: str | None = None) -> bytes:
 
 
 class ChangelogReader:
-    """Takes the changelog's records in order and gives back rows. What is wrong with it, if anything, is in `trouble`."""
+    """Takes the changelog's records in order and gives back rows. `trouble` says what is wrong with it, if anything."""
 
     def __init__(self) -> None:
         self._prefix = row_prefix()
@@ -65,8 +65,8 @@ class ChangelogReader:
         if key == CANARY_KEY:
             raise Halted(
                 "This broker, or this client, shows records of aborted transactions to readers of committed ones: a "
-                "record that the gate wrote and aborted on the changelog was read back. Nothing decided here would hold; "
-                "use Apache Kafka itself and a released confluent-kafka."
+                "record that the gate wrote and aborted on the changelog was read back. Nothing decided here would "
+                "hold; use Apache Kafka itself and a released confluent-kafka."
             )
         return None if key is None or not key.startswith(self._prefix) else (key[_LAYOUT_BYTES:], value)
 
@@ -84,7 +84,7 @@ class ChangelogReader:
         self.marker, self.marker_offset = marker, offset
 
     def position(self) -> Position | None:
-        """How far the rows that were read go, where they add up to a state of ours; else None, and `trouble` says why."""
+        """How far the rows that were read go, if they add up to a state of ours; else None, and `trouble` says why."""
         if self.marker is None:
             self.trouble = self.trouble or "the changelog is empty"
         elif not self.marker.complete:
@@ -97,7 +97,7 @@ class ChangelogReader:
 
 
 def left_over(key: bytes, held: Callable[[bytes], bool]) -> bool:
-    """Whether a changelog record of this key must be deleted when the changelog is rewritten: `held` knows the store."""
+    """Whether rewriting the changelog must delete this key; `held` says whether the store has a row of it."""
     if key in (MARKER_KEY, CANARY_KEY):
         return False
     return not (key.startswith(row_prefix()) and held(key[_LAYOUT_BYTES:]))

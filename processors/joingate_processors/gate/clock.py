@@ -52,7 +52,7 @@ class BrokerClock:
         if max(behind, ahead) > self._max_skew_ms:
             raise ClockOff(
                 f"This machine's clock is {max(behind, ahead)} ms {'behind' if behind > ahead else 'ahead of'} the "
-                f"broker's, and {self._max_skew_ms} ms are allowed: set both by one time server, then start the gate again."
+                f"broker's, and {self._max_skew_ms} ms are allowed: set both by one time server, then start the gate."
             )
 
     def now(self) -> int | None:

@@ -8,19 +8,18 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from joingate_schemas.catalogue import Catalogue
-from joingate_schemas.claims import AnyClaim, CatalogueChanged, TimerFired
-from joingate_schemas.codec import Codec
-from joingate_schemas.decisions import ClaimTopic, Command, CommitmentRow, Decision, InDoubtRequest
-from joingate_schemas.ids import derived_id
-from joingate_schemas.topics import Topics
-
 from joingate_processors.gate.intake import Intake, IntakeRecord, Unfit, claim_of, quarantine_claim, quarantined
 from joingate_processors.gate.transactions import OnDelivery, Writer
 from joingate_processors.law.arrival import Arrival, Due, FollowUp
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
 from joingate_processors.law.outgoing import Outgoing, outgoing
 from joingate_processors.law.state import State
+from joingate_schemas.catalogue import Catalogue
+from joingate_schemas.claims import AnyClaim, CatalogueChanged, TimerFired
+from joingate_schemas.codec import Codec
+from joingate_schemas.decisions import ClaimTopic, Command, CommitmentRow, Decision, InDoubtRequest
+from joingate_schemas.ids import derived_id
+from joingate_schemas.topics import Topics
 
 Entry = tuple[int, ClaimTopic, IntakeRecord]
 """A record of an intake topic: its append time (ms), its topic's short name, and itself."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """An intake topic (short name) that can't be read past `offset`, though it goes on to `end`; `since` is monotonic."""
+    """An intake topic that can't be read past `offset`, though it goes on to `end`; `since` is monotonic (ms)."""
 
     topic: str
     offset: int
@@ -33,8 +33,9 @@ class _Topic:
         self.held_since: int | None = None
 
     def move(self, reached: int) -> None:
-        self.reached = reached
-        self.held_since = None
+        if reached > self.reached:
+            self.reached = reached
+            self.held_since = None
         self.settle()
 
     def settle(self) -> None:
@@ -60,7 +61,7 @@ class Heard:
     def at_end(self, topic: str, offset: int) -> None:
         """The client read everything readable below `offset`: aborted records and markers too, which it never shows."""
         one = self._topics[topic]
-        one.move(max(one.reached, offset))
+        one.move(offset)
         one.readable_to = one.reached
 
     def ends(self, ends: Mapping[str, int], asked_at: int | None, now_monotonic: int) -> None:

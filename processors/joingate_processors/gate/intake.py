@@ -1,8 +1,8 @@
 """The room where a record becomes a claim, or is set aside with what is wrong with it.
 
-What can't be read, or lies where its key does not belong, goes to quarantine: its bytes to their own topic, and the fact
-into the ledger, where it makes the law hold what would rest on not knowing it. A readable claim on the wrong role's
-topic is not quarantined: the law refuses it as WRONG_ROLE.
+What can't be read, or lies where its key does not belong, goes to quarantine: its bytes to their own topic, and the
+fact into the ledger, where it makes the law hold what would rest on not knowing it. A readable claim on the wrong
+role's topic is not quarantined: the law refuses it as WRONG_ROLE.
 """
 
 from collections.abc import Callable

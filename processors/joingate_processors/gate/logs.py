@@ -42,7 +42,10 @@ class Logs:
         self._settings = settings
         self._stopping = stopping
         self._client = {**settings.client, "bootstrap.servers": settings.bootstrap_servers}
-        self._admin = AdminClient(self._client, logger=log)
+        self._admin = self._new_admin()
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient(self._client, logger=log)
 
     def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         """The high watermark of each place."""
@@ -67,6 +70,8 @@ class Logs:
                     log.warning("The broker does not answer (%s); the gate keeps trying.", error)
                 said = True
             time.sleep(_PAUSE_S)
+            # This client would go on asking by the leaders that it knows, for minutes, although they have changed.
+            self._admin = self._new_admin()
 
     def read(self, place: Place, start: int) -> Iterator[list[Message]]:
         """The committed records of `place` from offset `start` to the present high watermark, in chunks.
@@ -100,7 +105,8 @@ class Logs:
             self._go_on()
             chunk = []
             before = reached
-            for message in consumer.consume(_CHUNK, _PAUSE_S):
+            first = consumer.poll(_PAUSE_S)  # comes back with the first; asking for many waits for as many
+            for message in [] if first is None else [first, *consumer.consume(_CHUNK - 1, 0)]:
                 reached = max(reached, self._next_offset(message, place))
                 if message.error() is None:
                     chunk.append(message)
@@ -117,8 +123,8 @@ class Logs:
         if now < end:
             raise Halted(f"The log {_name(place)} ended at {end} and now ends at {now}: records are gone.")
         raise Halted(
-            f"The log {_name(place)} can't be read past {reached}, though it goes on to {end}: a transaction of another "
-            "writer hangs open there. Find it with kafka-transactions.sh find-hanging, end it, and start the gate again."
+            f"The log {_name(place)} can't be read past {reached}, though it goes on to {end}: a transaction of "
+            "another writer hangs open there. Find it (kafka-transactions.sh find-hanging), end it, start the gate."
         )
 
     @staticmethod

@@ -11,9 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from confluent_kafka import KafkaError, Message, Producer
-from joingate_schemas.codec import Codec
-from joingate_schemas.registry import RegistryUnavailable
-from joingate_schemas.topics import RECORD_BYTES_MAX, Topics
 
 from joingate_processors.gate.changelog import CANARY_KEY, MARKER_KEY, Marker, left_over, row_prefix
 from joingate_processors.gate.clock import BrokerClock
@@ -23,8 +20,11 @@ from joingate_processors.gate.intake import Intake
 from joingate_processors.gate.logs import Halted, Logs
 from joingate_processors.gate.restore import Restore, Restored
 from joingate_processors.gate.settings import GateSettings
-from joingate_processors.gate.store import Position, RocksState, state_layout
+from joingate_processors.gate.store import Position, RocksState, StoreError, state_layout
 from joingate_processors.gate.transactions import Aborted, OnDelivery, Writer, WriterLost, positions_of
+from joingate_schemas.codec import Codec
+from joingate_schemas.registry import RegistryUnavailable
+from joingate_schemas.topics import RECORD_BYTES_MAX, Topics
 
 log = logging.getLogger("joingate.gate")
 
@@ -33,6 +33,7 @@ ABORTS_MAX = 8
 
 _REWRITE_CHUNK = 10_000
 _PAUSE_S_MAX = 2.0
+_STORE_WAIT_S = 10.0
 
 
 class Partition:
@@ -83,7 +84,7 @@ class Partition:
         self._write_canary()
         logs = Logs(self._settings, self._stopping)
         if self._state is None:
-            self._state = RocksState(self._settings.data_dir / str(self.number), self._settings.cache_rows)
+            self._state = self._open_store()
         else:
             self._state.drop()
         restored = Restore(self._state, self.number, self._topics, logs, self._law.fold, self._codec.decode).run()
@@ -95,6 +96,18 @@ class Partition:
             log.warning("Partition %s: the changelog is rewritten: %s.", self.number, restored.stale_changelog)
             self._rewrite_changelog(logs)
         self._first_transactions()
+
+    def _open_store(self) -> RocksState:
+        """The store, waited for a little: whoever had the partition on this machine may just be letting it go."""
+        path = self._settings.data_dir / str(self.number)
+        deadline = time.monotonic() + _STORE_WAIT_S
+        while True:
+            try:
+                return RocksState(path, self._settings.cache_rows)
+            except StoreError:
+                if time.monotonic() > deadline or self._stopping():
+                    raise
+            time.sleep(_STORE_WAIT_S / 100)
 
     def _new_writer(self) -> tuple[Producer, Writer]:
         settings = self._settings
@@ -135,14 +148,14 @@ class Partition:
             inputs[short] = starts[place] if offset is None else offset
             if inputs[short] < starts[place]:
                 raise Halted(
-                    f"{place[0]}[{self.number}] begins at {starts[place]}, and the gate has read up to {inputs[short]}: "
-                    "claims between were deleted before they were decided. Lengthen the topic's retention; to go on "
-                    "without them, reset the gate's position by an operator's procedure."
+                    f"{place[0]}[{self.number}] begins at {starts[place]}, and the gate has read up to "
+                    f"{inputs[short]}: claims between were deleted before they were decided. Lengthen the topic's "
+                    "retention, and have their senders send them again under a new prefix."
                 )
             if inputs[short] > ends[place]:
                 raise Halted(
-                    f"{place[0]}[{self.number}] ends at {ends[place]}, and the gate has read up to {inputs[short]}: the "
-                    "topic was cut or made anew, so its offsets mean something else now."
+                    f"{place[0]}[{self.number}] ends at {ends[place]}, and the gate has read up to "
+                    f"{inputs[short]}: the topic was cut or made anew, so its offsets mean something else now."
                 )
         return inputs
 
@@ -170,10 +183,8 @@ class Partition:
             if (key := message.key()) is not None and left_over(key, self.state.holds_key)
         }
         self._begin()
-        written = 0
-        for key, value in self.state.everything():
+        for written, (key, value) in enumerate(self.state.everything(), start=1):
             self._send(self._prefix + key, value)
-            written += 1
             if written % _REWRITE_CHUNK == 0:
                 self._commit(complete=False)
                 self._begin()
@@ -261,7 +272,7 @@ class Partition:
         """End the transaction. Each step's comment says what a crash right after it leaves behind."""
         before, state = self.position, self.state
         # 1. Rows that changed go to the changelog, after the decisions that changed them.
-        #    A crash: an open transaction, which whoever takes over aborts. Nobody ever sees it; the claims are read again.
+        #    A crash: an open transaction, which whoever takes over aborts. Nobody sees it; the claims are read again.
         for key, value in state.changes():
             self._send(self._prefix + key, value)
         for row in self._docket.commitments.values():
@@ -319,7 +330,8 @@ class Partition:
             self._state = None
 
     def _discard_writer(self) -> None:
-        if self._producer is not None:
-            self._producer.purge()
-            self._producer.close()
-            self._producer = None
+        producer, self._producer = self._producer, None
+        if producer is not None and not self._writer.stuck:
+            producer.purge()
+            producer.flush(0)  # takes note of what was purged
+            producer.close()

@@ -9,7 +9,6 @@ import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from confluent_kafka import Message
 
@@ -35,7 +34,7 @@ Fold = Callable[[State, Decision, bytes], None]
 
 @dataclass(frozen=True)
 class Restored:
-    """Where the state now stands: at the ledger's end. `stale_changelog` is why the changelog needs rewriting, or ""."""
+    """Where the state now stands: at the ledger's end. `stale_changelog`: why the changelog needs rewriting, or ""."""
 
     position: Position
     guard: LedgerGuard
@@ -94,7 +93,7 @@ class Restore:
     # --- the changelog
 
     def _read_changelog_tail(self) -> ChangelogReader:
-        """Find the latest marker from the one that the store knows; rows come from the ledger, which is never compacted.
+        """Find the latest marker, from the one that the store knows. Rows come from the ledger: it is never compacted.
 
         Compaction may have removed deletions that this store never saw, so its rows are not built upon.
         """

@@ -1,4 +1,4 @@
-"""The room for what a gate can be told: where its broker and its disk are, how much it does at once, how long it waits."""
+"""The room for what a gate can be told: where its broker and disk are, how much it does at once, how long it waits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

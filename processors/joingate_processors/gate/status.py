@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NotRequired, TypedDict
+from typing import Literal, TypedDict
 
 import orjson
 
@@ -24,8 +24,8 @@ class PartitionStatus(TypedDict):
     epoch: int
     lag: int
     last_error: str
-    producer_id: NotRequired[int | None]  # of the transaction that stalls it, where the broker says
-    stalled_ms: NotRequired[int]
+    stalled_ms: int  # 0 while it is not stalled
+    producer_id: int | None  # of the transaction that stalls it, where the broker says
 
 
 class GateStatus(TypedDict):

@@ -8,10 +8,10 @@ Tables, indexes and deadlines by themselves are in tables.py.
 """
 
 import hashlib
+import logging
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +48,8 @@ from joingate_processors.law.state import (
     Step,
     Table,
 )
+
+log = logging.getLogger("joingate.gate")
 
 # Raised when rows of the same fields come to mean something else: every store and changelog is then made anew.
 STATE_FORMAT: Final = 1
@@ -98,8 +100,8 @@ class RocksState:
     """
 
     __slots__ = (
-        *TABLES, *INDEXES, "_cache_rows", "_changes", "_db", "_indexes", "_local", "_path", "_sealed", "_tables",
-        "_timed", "_timers", "_write_options", "position",
+        *TABLES, *INDEXES, "_batch", "_cache_rows", "_db", "_indexes", "_path", "_tables", "_timed",
+        "_timers", "_write_options", "position",
     )  # fmt: skip
 
     def __init__(self, path: Path, cache_rows: int = 200_000) -> None:
@@ -121,12 +123,13 @@ class RocksState:
 
     def _make_tables(self) -> None:
         db = self._db
+        self._timers = RocksTimers(db)
         self.header: Table[Header] = RocksTable("header", db)
         self.intents: Table[Intent] = RocksTable("intents", db)
-        self.plans: Table[PlanRow] = TimedRocksTable("plans", db)
+        self.plans: Table[PlanRow] = TimedRocksTable("plans", db, self._timers)
         self.steps: Table[Step] = RocksTable("steps", db)
-        self.operations: Table[Operation] = TimedRocksTable("operations", db)
-        self.commitments: Table[Commitment] = TimedRocksTable("commitments", db)
+        self.operations: Table[Operation] = TimedRocksTable("operations", db, self._timers)
+        self.commitments: Table[Commitment] = TimedRocksTable("commitments", db, self._timers)
         self.seen: Table[Seen] = RocksTable("seen", db)
         self.quarantines: Table[Quarantine] = RocksTable("quarantines", db)
         self.holds: Table[Hold] = RocksTable("holds", db)
@@ -138,11 +141,8 @@ class RocksState:
         self.scoped_quarantines: Index = RocksIndex("scoped_quarantines", db)
         self._tables: dict[str, RocksTable[object]] = {name: getattr(self, name) for name in TABLES}
         self._indexes: dict[str, RocksIndex] = {name: getattr(self, name) for name in INDEXES}
-        self._timed = [(kind, self._tables[name]) for name, kind in TIMED_TABLES.items()]
-        self._timers = RocksTimers(db)
-        self._changes: list[Change] | None = None  # sealed by `changes`
-        self._local: list[Change] = []  # what the changelog need not carry: the timer index
-        self._sealed: dict[str, dict[str, object | None]] = {}
+        self._timed: dict[str, TimedRocksTable[object]] = {name: getattr(self, name) for name in TIMED_TABLES}
+        self._batch: WriteBatch | None = None  # this transaction's changes, once they were asked for
 
     def _read_position(self) -> Position:
         value = self._db.get(_POSITION)
@@ -150,48 +150,44 @@ class RocksState:
 
     # --- transactions
 
-    def changes(self) -> list[Change]:
-        """This transaction's changes of rows and indexes, each key once, as the changelog carries them."""
-        if self._changes is None:
-            changes: list[Change] = []
-            for name, table in self._tables.items():
-                before = table.seal(changes)
-                if before:
-                    self._sealed[name] = before
-            for kind, name in _TIMED_KINDS:
-                get = self._tables[name].get
-                for key, row in self._sealed.get(name, {}).items():
-                    self._timers.change(due_of(kind, key, row), due_of(kind, key, get(key)), self._local)
-            for index in self._indexes.values():
-                index.seal(changes)
-            self._changes = changes
-        return self._changes
+    def changes(self) -> Iterator[Change]:
+        """This transaction's changes of rows and indexes, each key once, as the changelog carries them.
+
+        To be read to the end, once. Each is encoded as it is asked for and goes into RocksDB's batch at the same time,
+        so that no list of them is ever held.
+        """
+        assert self._batch is None, "the changes of a transaction are asked for once"
+        batch = self._batch = WriteBatch(raw_mode=True)
+        for table in self._tables.values():
+            yield from table.changes(batch)
+        for index in self._indexes.values():
+            yield from index.changes(batch)
 
     def commit(self, position: Position) -> None:
         """Write this transaction's changes and `position`, all or nothing.
 
         Raises `StoreError` if the disk does not take it; the store must then be closed.
         """
-        self._write(self.changes(), position)
-        self._end()
+        if self._batch is None:
+            for _ in self.changes():
+                pass
+        assert self._batch is not None, "asking for the changes makes the batch"
+        self._write(self._batch, position)
+        self._batch = None
         cached = 0
         for name, table in self._tables.items():
+            table.committed()
             if name in _UNCACHED:
                 table.clear()
             cached += table.cached
+        for index in self._indexes.values():
+            index.committed()
         if cached > self._cache_rows // 2:
             for table in self._tables.values():
                 table.rotate()
 
-    def _write(self, changes: Iterable[Change], position: Position) -> None:
-        batch = WriteBatch(raw_mode=True)
-        put, delete = batch.put, batch.delete
-        for key, value in chain(changes, self._local):
-            if value is None:
-                delete(key)
-            else:
-                put(key, value)
-        put(_POSITION, position.to_bytes())
+    def _write(self, batch: WriteBatch, position: Position) -> None:
+        batch.put(_POSITION, position.to_bytes())
         try:
             self._db.write(batch, self._write_options)
         except Exception as error:
@@ -200,25 +196,22 @@ class RocksState:
 
     def drop(self) -> None:
         """Forget this transaction's changes."""
-        for name, touched in self._sealed.items():
-            self._tables[name].evict(touched)
         for table in self._tables.values():
-            table.evict(table.touched())
+            table.drop()
         for index in self._indexes.values():
             index.drop()
-        self._end()
-
-    def _end(self) -> None:
-        self._changes = None
-        self._local = []
-        self._sealed = {}
+        self._batch = None
 
     # --- timers
 
     def due(self, now: int, limit: int) -> list[Due]:
         """Up to `limit` rows whose deadline is at or before `now` (ms), earliest first, then by kind and key."""
         found: list[Due] = []
-        touched = {(kind, key): row for kind, table in self._timed for key, row in table.touched().items()}
+        touched = {
+            (TIMED_TABLES[name], key): row
+            for name, table in self._timed.items()
+            for key, row in table.touched().items()
+        }
         for due in self._timers.scan():
             if due.due_at > now or len(found) == limit:
                 break
@@ -242,17 +235,16 @@ class RocksState:
 
         Raises `StoreError` like `commit`.
         """
-        latest = dict(changes)
-        kinds = {TABLE_TAGS[name]: (kind, self._tables[name]) for kind, name in _TIMED_KINDS}
-        for key, value in latest.items():
-            if key[:1] in kinds:
-                kind, table = kinds[key[:1]]
-                subject = key[1:].decode()
-                before = due_of(kind, subject, table.get(subject))
-                after = None if value is None else due_of(kind, subject, table.decode(value))
-                self._timers.change(before, after, self._local)
-        self._write(latest.items(), position)
-        self._end()
+        batch = WriteBatch(raw_mode=True)
+        timed = {TABLE_TAGS[name]: table for name, table in self._timed.items()}
+        for key, value in dict(changes).items():  # the latest of each key: the timers look at what is written
+            if key[:1] in timed:
+                timed[key[:1]].apply(key[1:].decode(), value, batch)
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        self._write(batch, position)
         for table in self._tables.values():
             table.clear()
 
@@ -290,15 +282,15 @@ class RocksState:
         self.position = self._read_position()
 
     def close(self) -> None:
-        """Flush and let go of the files. A second close does nothing."""
-        self._db.close()
+        """Flush and let go of the files. A disk that does not take it costs no more than restoring."""
+        try:
+            self._db.close()
+        except Exception as error:
+            log.warning("The store %s could not be flushed when it was closed: %s.", self._path, error)
 
 
 class StoreError(RuntimeError):
     """The disk or RocksDB refused; the text says where and why. Nothing is lost: the ledger has it."""
-
-
-_TIMED_KINDS: Final = [(kind, name) for name, kind in TIMED_TABLES.items()]
 
 
 def _options() -> Options:

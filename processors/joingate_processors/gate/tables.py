@@ -5,15 +5,16 @@ a JSON list: a third of the size, and `state_layout` in store.py guards against 
 are an index of their own, made from the rows: its keys sort by time.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Final, Generic, Protocol, TypeVar
 
 import orjson
-from rocksdict import Rdict
+from rocksdict import Rdict, WriteBatch
 
 from joingate_processors.law.arrival import Due
-from joingate_processors.law.state import TABLES
+from joingate_processors.law.memory import due_of
+from joingate_processors.law.state import TABLES, TIMED_TABLES
 from joingate_schemas.record import from_datum
 
 Row = TypeVar("Row")
@@ -99,27 +100,33 @@ class RocksTable(Generic[Row]):
         self._young[key] = None
         self._touched[key] = None
 
-    def seal(self, changes: list[Change]) -> dict[str, Row | None]:
-        """Append what was touched since the last seal, encoded, to `changes`; return the keys, with what was before."""
-        touched, self._touched = self._touched, {}
-        tag, young, values, dumps = self._tag, self._young, self._values, orjson.dumps
-        for key in touched:
+    def changes(self, batch: WriteBatch) -> Iterator[Change]:
+        """Encode what was touched, once: put it into `batch`, and give it out."""
+        tag, young, values, dumps, put = self._tag, self._young, self._values, orjson.dumps, batch.put
+        plain = not self._fields
+        for key in self._touched:
             row = young[key]
             if row is None:
-                changes.append((tag + key.encode(), None))
+                whole, value = tag + key.encode(), None
+                batch.delete(whole)
             else:
-                changes.append((tag + key.encode(), dumps(values(row.__dict__) if self._fields else row)))
-        return touched
+                whole, value = tag + key.encode(), dumps(row if plain else values(row.__dict__))
+                put(whole, value)
+            yield whole, value
 
-    def evict(self, keys: Iterable[str]) -> None:
-        """Drop `keys` from the cache, changes too: their next reading comes from RocksDB."""
-        for key in keys:
+    def committed(self) -> None:
+        """What was touched is written: nothing is from here on."""
+        self._touched = {}
+
+    def drop(self) -> None:
+        """Undo what was touched: the next reading comes from RocksDB."""
+        for key in self._touched:
             self._young.pop(key, None)
             self._old.pop(key, None)
-            self._touched.pop(key, None)
+        self._touched = {}
 
     def touched(self) -> dict[str, Row | None]:
-        """The rows that were touched since the last seal, as they are now."""
+        """The rows that this transaction touched, as they are now."""
         return {key: self._young[key] for key in self._touched}
 
     @property
@@ -143,7 +150,24 @@ class RocksTable(Generic[Row]):
 class TimedRocksTable(RocksTable[Row]):
     """Rows that may wait for a deadline: remembers what stood there before, so that the timer index can follow."""
 
-    __slots__ = ()
+    __slots__ = ("_kind", "_timers")
+
+    def __init__(self, name: str, db: Rdict, timers: "RocksTimers") -> None:
+        super().__init__(name, db)
+        self._kind = TIMED_TABLES[name]
+        self._timers = timers
+
+    def changes(self, batch: WriteBatch) -> Iterator[Change]:
+        """As in any table; the timers that follow from it go into `batch` too, but not out: they can be made again."""
+        kind, change, young = self._kind, self._timers.change, self._young
+        for key, before in self._touched.items():
+            change(due_of(kind, key, before), due_of(kind, key, young[key]), batch)
+        return super().changes(batch)
+
+    def apply(self, key: str, value: bytes | None, batch: WriteBatch) -> None:
+        """Put into `batch` what becomes of the timers when `key` has the encoded row `value` from here on."""
+        after = None if value is None else self.decode(value)
+        self._timers.change(due_of(self._kind, key, self._load(key)), due_of(self._kind, key, after), batch)
 
     def put(self, key: str, row: Row) -> None:
         """Make `row` the row of `key`: until `drop`, or for good with `commit`."""
@@ -192,22 +216,27 @@ class RocksIndex:
         touched = self._touched.setdefault(owner, {})
         touched[member] = None if touched.get(member, False) is not False else False
 
-    def seal(self, changes: list[Change]) -> None:
-        """Append what was changed since the last seal to `changes`."""
-        touched, self._touched = self._touched, {}
-        for owner, members in touched.items():
+    def changes(self, batch: WriteBatch) -> Iterator[Change]:
+        """Put what was changed into `batch`, and give it out."""
+        for owner, members in self._touched.items():
             prefix = self._prefix(owner)
             for member, present in members.items():
                 key = prefix + member.encode()
                 if present:
-                    changes.append((key, b""))
+                    batch.put(key, b"")
+                    yield key, b""
                 # Most members come and go within a transaction: then there is nothing to write.
                 elif present is False or self._db.get(key) is not None:
-                    changes.append((key, None))
+                    batch.delete(key)
+                    yield key, None
+
+    def committed(self) -> None:
+        """What was changed is written: nothing is from here on."""
+        self._touched = {}
 
     def drop(self) -> None:
-        """Undo what was changed since the last seal."""
-        self._touched.clear()
+        """Undo what was changed."""
+        self._touched = {}
 
     def entries(self) -> list[tuple[str, str]]:
         """Every (owner, member), sorted."""
@@ -259,13 +288,13 @@ class RocksTimers:
             kind, _, subject = key[8:].decode().partition("\x00")
             yield Due(int.from_bytes(key[:8], "big") - TIME_BIAS, kind, subject, timer.decode())
 
-    def change(self, before: Due | None, after: Due | None, changes: list[Change]) -> None:
-        """Append to `changes` what turns the entry `before` into `after`."""
+    def change(self, before: Due | None, after: Due | None, batch: WriteBatch) -> None:
+        """Put into `batch` what turns the entry `before` into `after`."""
         if before == after:
             return
         if before is not None:
-            changes.append((TIMER_TAG + self.key_of(before), None))
+            batch.delete(TIMER_TAG + self.key_of(before))
         if after is not None:
             key = self.key_of(after)
-            changes.append((TIMER_TAG + key, after.timer.encode()))
+            batch.put(TIMER_TAG + key, after.timer.encode())
             self._floor = min(self._floor, key)

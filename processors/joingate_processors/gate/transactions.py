@@ -5,8 +5,10 @@ go on (another took over, or nobody knows how its last transaction ended), so it
 from the ledger. librdkafka's many errors become one of these here and nowhere else.
 """
 
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from typing import Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -16,6 +18,7 @@ OnDelivery = Callable[[KafkaError | None, Message], None]
 
 # What a single call may wait before we look again whether to go on.
 _CALL_S_MAX = 5.0
+_POSITIONS_S_MAX = 10.0
 _PAUSE_S = 0.1
 
 
@@ -72,8 +75,10 @@ class Writer:
         self._stopping = stopping
         self.doubtful = False
         """Whether a transaction's end was unknown for a while: then replace the writer before the next one."""
+        self.stuck = False
+        """Whether a call never came back: then the producer must be left alone, not closed."""
         self.produce = producer.produce
-        """Hand over a record of the running transaction: (topic, value, key, partition). Raises BufferError when full."""
+        """Hand over a record of the running transaction: topic, value, key, partition. Raises BufferError when full."""
 
     def fence(self) -> None:
         """End whatever an earlier writer of this name left open, and lock it out. Raises `WriterLost`."""
@@ -85,8 +90,10 @@ class Writer:
 
     def flush(self) -> None:
         """Wait until the broker has what was handed over. Raises `WriterLost` if it does not take it."""
-        if self._producer.flush(self._deadline_s):
-            raise WriterLost(f"{self._name}: the broker takes no records")
+        deadline = time.monotonic() + self._deadline_s
+        while self._producer.flush(_PAUSE_S):
+            if time.monotonic() > deadline or self._stopping():
+                raise WriterLost(f"{self._name}: the broker takes no records")
 
     def produce_when_there_is_room(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, on_delivery: OnDelivery | None = None
@@ -104,21 +111,48 @@ class Writer:
 
     def commit(self, positions: list[TopicPartition], group: Callable[[], object]) -> None:
         """Commit the transaction with the group's `positions`. Raises `Aborted` or `WriterLost`."""
-        producer = self._producer
         try:
-            self._until_definite(
-                "send positions as",
-                lambda timeout: producer.send_offsets_to_transaction(positions, group(), timeout),
-                abortable=True,
-            )
-            self._until_definite("commit as", producer.commit_transaction, abortable=True, ends=True)
+            self.send_positions(positions, group)
+            self.end()
         except _MustAbort as error:
             self.abort()
             raise Aborted(str(error)) from error
 
+    def send_positions(self, positions: list[TopicPartition], group: Callable[[], object]) -> None:
+        """Make the group's `positions` part of the transaction."""
+        send = self._producer.send_offsets_to_transaction
+        self._until_definite(
+            "send positions as", lambda s: self._aside(lambda: send(positions, group(), s)), abortable=True
+        )
+
+    def end(self) -> None:
+        """Make everything in the transaction visible, at once."""
+        self._until_definite("commit as", self._producer.commit_transaction, abortable=True, ends=True)
+
     def abort(self) -> None:
         """Undo the running transaction. Raises `WriterLost`."""
         self._until_definite("abort as", self._producer.abort_transaction)
+
+    def _aside(self, call: Callable[[], None]) -> None:
+        """Run `call` in a thread that can be left behind, since this one may never come back: librdkafka keeps no
+        time-out here, and can wait for a group coordinator that has moved for ever (its issues 5456 and 5511)."""
+        came: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                call()
+            except BaseException as error:
+                came.set_exception(error)
+            else:
+                came.set_result(None)
+
+        threading.Thread(target=run, name=f"positions of {self._name}", daemon=True).start()
+        deadline = time.monotonic() + _POSITIONS_S_MAX
+        while not wait([came], _CALL_S_MAX if not self._stopping() else 0).done:
+            if time.monotonic() > deadline or self._stopping():
+                self.stuck = True
+                raise WriterLost(f"{self._name}: sending positions does not come back")
+        came.result()
 
     def _until_definite(
         self, doing: str, call: Callable[[float], None], *, abortable: bool = False, ends: bool = False

@@ -8,24 +8,28 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from itertools import repeat
 from typing import get_args
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from joingate_schemas.codec import Codec
-from joingate_schemas.decisions import ClaimTopic
-from joingate_schemas.topics import Topics
 
 from joingate_processors.gate.clock import ClockOff, monotonic_ms
+from joingate_processors.gate.culprit import open_transaction
 from joingate_processors.gate.docket import Entry, Law
 from joingate_processors.gate.ends import Ends
-from joingate_processors.gate.logs import Halted, Stopping
+from joingate_processors.gate.logs import Halted
+from joingate_processors.gate.merge import Merge
 from joingate_processors.gate.partition import Partition
 from joingate_processors.gate.settings import GateSettings
 from joingate_processors.gate.status import OnStatus, PartitionState, PartitionStatus, StatusBoard, wall_ms
 from joingate_processors.gate.store import StoreError
 from joingate_processors.gate.transactions import WriterLost
+from joingate_schemas.codec import Codec
+from joingate_schemas.decisions import ClaimTopic
+from joingate_schemas.topics import Topics
 
 log = logging.getLogger("joingate.gate")
 
@@ -38,9 +42,9 @@ _NEEDS_A_PERSON = (Halted, StoreError, ClockOff)
 class _Seat:
     """A partition number that this worker was given: the partition itself, its state, and its taking over."""
 
-    def __init__(self, partition: Partition, stopping: threading.Event) -> None:
+    def __init__(self, partition: Partition, vacated: threading.Event) -> None:
         self.partition = partition
-        self.stopping = stopping
+        self.vacated = vacated
         self.state: PartitionState = "RESTORING"
         self.sentence = "it is being taken over"
         self.last_error = ""
@@ -49,11 +53,20 @@ class _Seat:
         self.failures = 0
         self.retry_at = 0.0
         self.lag = 0
+        self.stalled_ms = 0
+        self.culprit: Future[int | None] | None = None  # the producer whose transaction stalls it
+        self.merge = Merge(())
+        self.paused: set[int] = set()
 
     def become(self, state: PartitionState, sentence: str) -> None:
         if state != self.state:
             self.since = wall_ms()
         self.state, self.sentence = state, sentence
+
+    @property
+    def producer_id(self) -> int | None:
+        """Whose transaction stalls it, where that is known."""
+        return self.culprit.result() if self.culprit is not None and self.culprit.done() else None
 
     @property
     def running(self) -> bool:
@@ -63,21 +76,23 @@ class _Seat:
 class Worker:
     """One gate process: owns the partitions that the group gives it."""
 
-    def __init__(self, settings: GateSettings, law: Law, on_status: OnStatus | None) -> None:
+    def __init__(self, settings: GateSettings, law: Law, stop: threading.Event, on_status: OnStatus | None) -> None:
         self._settings = settings
         self._law = law
+        self._stop = stop
         self._topics = Topics(settings.prefix)
         self._codec = Codec(settings.registry_url)
-        self._rank: dict[str, ClaimTopic] = {}
-        for full in self._topics.intake:
-            short = self._topics.short(full)
-            self._rank[full] = next(name for name in get_args(ClaimTopic) if name == short)
+        shorts = [self._topics.short(full) for full in self._topics.intake]
+        self._shorts: list[ClaimTopic] = [name for short in shorts for name in get_args(ClaimTopic) if name == short]
+        self._places = {full: (rank, self._shorts[rank]) for rank, full in enumerate(self._topics.intake)}
         self._seats: dict[int, _Seat] = {}
         self._owned: set[int] = set()
+        self._assigned: set[int] = set()  # those of them that are read
         self._board = StatusBoard(settings.group, settings.data_dir, on_status)
         self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="joingate-gate")
         self._ends = Ends(settings, self._topics)
         self._away = ""
+        self._away_since = 0
         self._busy = False
         self._consumer = self._new_consumer()
 
@@ -106,29 +121,321 @@ class Worker:
 
     # --- the loop
 
-    def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set; then finish the batch in hand and let everything go."""
+    def run(self) -> None:
+        """Work until told to stop; then finish the batch in hand and let everything go."""
         self._consumer.subscribe(
             list(self._topics.intake), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
         try:
-            while not stop.is_set():
+            while not self._stop.is_set():
                 self._round()
         finally:
             self._let_go()
 
     def _round(self) -> None:
         self._tend_seats()
-        batches = self._grouped(self._fetch())
+        self._sort_in(self._fetch())
         self._ask_for_ends()
         work: list[_Seat] = []
         for number, seat in self._seats.items():
             if number in self._owned and seat.running:
-                entries = batches.get(number, [])
+                entries = self._take(seat)
                 if (entries or seat.partition.wants_to_fire()) and self._guarded(seat, seat.partition.begin, entries):
                     work.append(seat)
         if len(work) == 1:
             self._guarded(work[0], work[0].partition.end)
         else:  # Commits wait for the broker, so those of several partitions wait side by side.
             list(self._pool.map(lambda seat: self._guarded(seat, seat.partition.end), work))
+        if work:
+            _sweep()
         self._show()
+
+    def _guarded(self, seat: _Seat, call: Callable[..., None], *arguments: object) -> bool:
+        """Whether `call` went well; if not, the seat is set to be taken over again, or halted. Others go on."""
+        try:
+            call(*arguments)
+            return True
+        except WriterLost as error:
+            self._reopen(seat, str(error))
+        except _NEEDS_A_PERSON as error:
+            self._halt(seat, str(error))
+        except Exception as error:
+            log.exception("Partition %s met a fault that nothing foresaw.", seat.partition.number)
+            self._halt(seat, f"a fault of the gate ({type(error).__name__}: {error}): report it")
+        return False
+
+    def _reopen(self, seat: _Seat, why: str) -> None:
+        seat.failures += 1
+        seat.retry_at = time.monotonic() + min(_REOPEN_PAUSE_S_MAX, 0.1 * 2 ** min(seat.failures, 10))
+        if seat.last_error != why:
+            log.warning("Partition %s is taken over anew: %s.", seat.partition.number, why)
+        seat.last_error = why
+        seat.become("RESTORING", f"it is taken over anew: {why}")
+
+    def _halt(self, seat: _Seat, why: str) -> None:
+        log.error("Partition %s HALTED: %s", seat.partition.number, why)
+        seat.last_error = why
+        seat.become("HALTED", why)
+        seat.partition.close()
+
+    # --- what has arrived
+
+    def _fetch(self) -> list[Message]:
+        """Everything that has arrived, up to a batch. Waits only while there is nothing, and then not past a timer."""
+        first = self._consumer.poll(self._wait_s())
+        if first is None:
+            self._busy = False
+            return []
+        linger_s = self._settings.linger_ms / 1000 if self._busy else 0.0
+        messages = [first, *self._consumer.consume(self._settings.batch_max - 1, linger_s)]
+        self._busy = len(messages) >= _BUSY_BATCH
+        return messages
+
+    def _wait_s(self) -> float:
+        if any(seat.merge.ready for seat in self._seats.values()):
+            return 0.0
+        if self._ends.waiting or not all(seat.merge.empty for seat in self._seats.values()):
+            return 0.002
+        wait_s = _IDLE_WAIT_S
+        for seat in self._seats.values():
+            if seat.opening is not None:
+                wait_s = min(wait_s, 0.01)
+            due, now = (seat.partition.next_due, seat.partition.clock.now()) if seat.running else (None, None)
+            if due is not None and now is not None:
+                wait_s = min(wait_s, max(0.0, (due - now + 1) / 1000))
+        return wait_s
+
+    def _sort_in(self, messages: Iterable[Message]) -> None:
+        """Hand each message to its partition: records to be merged, and what the client tells beside them."""
+        places = self._places
+        for message in messages:
+            if message.error() is not None:
+                self._notice(message)
+                continue
+            if self._away:
+                self._back()
+            topic, number, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None, "a record lies on a topic"
+            assert number is not None, "a record lies on a partition"
+            assert offset is not None, "a record has an offset"
+            seat = self._seats.get(number)
+            if seat is not None:
+                rank, short = places[topic]
+                seat.merge.add(rank, offset, (message.timestamp()[1], short, message))
+
+    def _take(self, seat: _Seat) -> list[Entry]:
+        """What of the seat's partition is to be decided now."""
+        number, merge = seat.partition.number, seat.merge
+
+        def end_of(rank: int) -> int:
+            place = TopicPartition(self._topics.intake[rank], number)
+            return self._consumer.get_watermark_offsets(place, cached=True)[1]
+
+        entries = merge.take(self._settings.batch_max, end_of, monotonic_ms())
+        for rank, end in merge.ended():
+            seat.partition.heard.at_end(self._shorts[rank], end)
+        self._hold_back(seat)
+        return entries
+
+    def _hold_back(self, seat: _Seat) -> None:
+        """Stop fetching a topic that is far ahead of the others, until they have caught up."""
+        number = seat.partition.number
+        for rank, full in enumerate(self._topics.intake):
+            many = seat.merge.waiting(rank)
+            if rank not in seat.paused and many > 2 * self._settings.batch_max:
+                seat.paused.add(rank)
+                self._consumer.pause([TopicPartition(full, number)])
+            elif rank in seat.paused and many < self._settings.batch_max:
+                seat.paused.remove(rank)
+                self._consumer.resume([TopicPartition(full, number)])
+
+    def _notice(self, message: Message) -> None:
+        """Take in what the client tells of a topic beside its records: that it ends here, or what is wrong."""
+        error, topic, number = message.error(), message.topic(), message.partition()
+        assert error is not None, "the caller saw it"
+        seat = self._seats.get(number) if number is not None else None
+        if error.code() == KafkaError._PARTITION_EOF:
+            offset = message.offset()
+            if seat is not None and topic is not None and offset is not None:
+                seat.merge.at_end(self._places[topic][0], offset)
+        elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and seat is not None:
+            self._halt(seat, f"{topic}[{number}] no longer has what the gate has to read next: {error.str()}")
+        elif error.fatal():
+            raise KafkaException(error)
+        else:
+            self._on_error(error)
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Say once that the broker is away; the client keeps trying by itself."""
+        if not self._away and error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
+            self._away_since = monotonic_ms()
+            self._away = f"the broker at {self._settings.bootstrap_servers} does not answer; the gate keeps trying"
+            log.warning("%s.", self._away)
+
+    def _back(self) -> None:
+        """The broker was away and answers again. Writers are replaced: they may look for coordinators that moved."""
+        log.warning("The broker answers again.")
+        self._away = ""
+        for seat in self._seats.values():
+            if seat.running:
+                self._reopen(seat, "the broker was away")
+
+    # --- how far there is to read
+
+    def _ask_for_ends(self) -> None:
+        try:
+            ends = self._ends.take()
+        except KafkaException as exception:
+            self._on_error(exception.args[0])
+            ends = None
+        if ends is not None:
+            if self._away and self._ends.asked_at > self._away_since:
+                self._back()
+            for number, found in ends.items():
+                seat = self._seats.get(number)
+                if seat is not None and seat.running:
+                    self._judge_lag(seat, found)
+        self._ends.ask(seat.partition for n, seat in self._seats.items() if n in self._owned and seat.running)
+
+    def _judge_lag(self, seat: _Seat, ends: Mapping[str, int]) -> None:
+        heard, now = seat.partition.heard, monotonic_ms()
+        seat.lag = heard.lag(ends)
+        stalls = list(heard.stalls(ends, now, self._settings.stalled_after_ms))
+        seat.stalled_ms = max((now - stall.since for stall in stalls), default=0)
+        if not stalls:
+            seat.become("RUNNING", "")
+            seat.culprit = None
+            return
+        worst = min(stalls, key=lambda stall: stall.since)
+        if seat.culprit is None:
+            place = f"{self._settings.prefix}{worst.topic}", seat.partition.number
+            seat.culprit = self._pool.submit(open_transaction, self._ends.admin, *place)
+        seat.become(
+            "STALLED",
+            f"{worst.topic} can't be read past offset {worst.offset}, though it goes on to {worst.end}: somebody's "
+            "transaction is open there. No timer fires until it ends.",
+        )
+
+    # --- which partitions are ours
+
+    def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+        """The group gave us these. Those that we had before go on; the others are taken over in the background."""
+        self._owned = {one.partition for one in given}
+        for number in [number for number in self._seats if number not in self._owned]:
+            self._vacate(self._seats.pop(number))
+        for number in sorted(self._owned - self._seats.keys()):
+            self._seats[number] = self._new_seat(number)
+        self._assign()
+
+    def _new_seat(self, number: int) -> _Seat:
+        vacated = threading.Event()
+        partition = Partition(
+            number, self._settings, self._topics, self._codec, self._law,
+            self._consumer.consumer_group_metadata, lambda: vacated.is_set() or self._stop.is_set(),
+        )  # fmt: skip
+        return _Seat(partition, vacated)
+
+    def _on_revoke(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
+        """The group is being dealt out anew. Nothing is open now, so the seats wait: most will be ours again.
+
+        Should another worker have had one meanwhile, our writer is fenced, and the first transaction says so.
+        """
+        self._owned = set()
+        consumer.unassign()
+
+    def _on_lost(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
+        """The group did without us for a while, so others may have had our partitions: all are taken over anew."""
+        log.warning("The gate lost its place in the group; it joins again.")
+        for seat in self._seats.values():
+            if seat.running:
+                self._reopen(seat, "the gate had lost its place in the group")
+        self._on_revoke(consumer, taken)
+
+    def _assign(self) -> None:
+        """Read the partitions that run, each from where its state says; what was fetched before comes again."""
+        self._assigned = {number for number, seat in self._seats.items() if number in self._owned and seat.running}
+        places = []
+        for number in sorted(self._assigned):
+            seat = self._seats[number]
+            offsets = [seat.partition.position.inputs[short] for short in self._shorts]
+            seat.merge, seat.paused = Merge(offsets), set()
+            places += [TopicPartition(*place) for place in zip(self._topics.intake, repeat(number), offsets)]
+        self._consumer.assign(places)
+
+    def _tend_seats(self) -> None:
+        """Begin takings-over, see how those under way went, and read just those partitions that run."""
+        for number in self._owned:
+            seat = self._seats[number]
+            if seat.opening is not None and seat.opening.done():
+                self._opened(seat, seat.opening)
+            elif seat.opening is None and seat.state == "RESTORING" and time.monotonic() >= seat.retry_at:
+                seat.opening = self._pool.submit(seat.partition.open)
+        if self._assigned != {number for number in self._owned if self._seats[number].running}:
+            self._assign()
+
+    def _opened(self, seat: _Seat, opening: Future[None]) -> None:
+        seat.opening = None
+        if self._guarded(seat, opening.result):
+            seat.failures = 0
+            seat.become("RUNNING", "")
+            log.info("Partition %s runs, epoch %s.", seat.partition.number, seat.partition.epoch)
+
+    def _vacate(self, seat: _Seat) -> None:
+        seat.vacated.set()
+        if seat.opening is not None:
+            wait([seat.opening])
+        seat.partition.close()
+
+    def _let_go(self) -> None:
+        for seat in self._seats.values():
+            self._vacate(seat)
+        self._seats = {}
+        self._consumer.close()
+        self._pool.shutdown()
+        self._board.show({}, "the gate has stopped", running=False)
+
+    def _show(self) -> None:
+        partitions: dict[int, PartitionStatus] = {}
+        for number in self._owned:
+            seat = self._seats[number]
+            partitions[number] = {
+                "state": seat.state, "sentence": seat.sentence, "since": seat.since, "seq": seat.partition.position.seq,
+                "epoch": seat.partition.epoch, "lag": seat.lag, "last_error": seat.last_error,
+                "stalled_ms": seat.stalled_ms, "producer_id": seat.producer_id,
+            }  # fmt: skip
+        self._board.show(partitions, self._away)
+
+
+def run_gate(
+    settings: GateSettings, stop: threading.Event, on_status: OnStatus | None = None, law: Law | None = None
+) -> None:
+    """Run one gate worker until `stop` is set.
+
+    Raises `TopicMismatch` or `TopicsUnavailable` if the topics are not as they must be. Whatever befalls a partition
+    later is told by its status, and stops no other.
+    """
+    topics = Topics(settings.prefix)
+    executors = {action.executor for action in settings.catalogue.actions.values()}
+    topics.check(settings.bootstrap_servers, settings.partitions, executors, client=settings.client)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    with _own_garbage():
+        Worker(settings, law or Law(), stop, on_status).run()
+
+
+@contextmanager
+def _own_garbage() -> Iterator[None]:
+    """Collect garbage when a batch is done, not in its midst: what it would walk then is the cache of rows."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()
+
+
+def _sweep() -> None:
+    """Collect what the last batch left in cycles, which is little, and never look at what it kept again."""
+    gc.collect(0)
+    gc.freeze()

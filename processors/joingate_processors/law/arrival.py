@@ -32,6 +32,8 @@ class Ruling(NamedTuple):
     status: str = ""
     facts: list[AnyFact] = []  # noqa: RUF012 - never changed in place
     refers_to: int = 0
+    recorded_verdict: str = ""
+    recorded_reason: str = ""
 
 
 class FollowUp(NamedTuple):

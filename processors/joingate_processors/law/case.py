@@ -118,6 +118,20 @@ class Case:
         in_flight = 0 if downstream is None else downstream.in_flight_ms_max
         return until is None or self.now + acting_ms + in_flight < until
 
+    def no_resend(self, operation: Operation) -> tuple[str, str] | None:
+        """Why no new attempt under the same key may be permitted now, as reason and sentence; None if one may."""
+        stale = self.is_fresh(operation)
+        if stale:
+            return "NOT_FRESH", f"its ground is gone: {stale}"
+        if not operation.permits:
+            return "NOT_FRESH", "no attempt was ever permitted, so there is nothing to send again"
+        if self.key_known_until(operation) == 0:
+            return "NOT_FRESH", f"{operation.downstream} has no idempotency keys"
+        action = self.action_of(operation)
+        if not self.key_outlives(operation, 0 if action is None else action.permit_ms):
+            return "KEY_WINDOW_PASSED", f"{operation.downstream} may forget the key before a new attempt has landed"
+        return None
+
     def is_fresh(self, operation: Operation) -> str:
         """Empty if what justifies the operation is still current (law 7), else the reason's name."""
         if not operation.plan_id:

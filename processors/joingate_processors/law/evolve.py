@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from joingate_processors.law.digests import digest_of
 from joingate_processors.law.state import (
     Commitment,
     Hold,
@@ -18,8 +19,8 @@ from joingate_processors.law.state import (
 )
 from joingate_schemas import facts as f
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT
-from joingate_schemas.ids import digest_of, operation_id
-from joingate_schemas.record import changed
+from joingate_schemas.ids import operation_id
+from joingate_schemas.record import changed, from_datum
 
 
 def evolve(state: State, fact: f.AnyFact, at: int) -> None:
@@ -47,8 +48,7 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
         case f.OperationFailed():
             _operation_failed(state, fact)
         case f.OperationInDoubt():
-            _operation(state, fact.operation_id, status="IN_DOUBT", in_doubt_cause=fact.cause, in_doubt_since=at,
-                       observed=False, timer=fact.timer, deadline_at=fact.deadline_at)  # fmt: skip
+            _operation_doubted(state, fact, at)
         case f.OperationEscalated():
             _operation(state, fact.operation_id, status="ESCALATED", timer=fact.timer, deadline_at=fact.deadline_at)
         case f.OperationWithdrawn():
@@ -137,35 +137,32 @@ def _effect(state: State, fact: f.EffectRecorded) -> None:
 
 def _put_operation(state: State, before: Operation | None, after: Operation) -> None:
     """Store `after`, keeping its intent's counts and indexes in step with the change from `before`."""
-    state.operations.put(after.operation_id, after)
-    was_open = before is not None and before.status in OPEN_OPERATION
-    was_unclaimed = before is not None and _unclaimed(before)
-    is_open, is_unclaimed = after.status in OPEN_OPERATION, _unclaimed(after)
-    if was_open == is_open and was_unclaimed == is_unclaimed:
-        return
-    intent_id = after.intent_id
-    for index, was, now in (
-        (state.open_operations, was_open, is_open),
-        (state.unclaimed_operations, was_unclaimed, is_unclaimed),
-    ):
-        if now and not was:
-            index.add(intent_id, after.operation_id)
-        elif was and not now:
-            index.remove(intent_id, after.operation_id)
-    intent = state.intents.get(intent_id)
+    operation_id, intent_id = after.operation_id, after.intent_id
+    state.operations.put(operation_id, after)
+    opened = (after.status in OPEN_OPERATION) - (before is not None and before.status in OPEN_OPERATION)
+    unclaimed = _unclaimed(after) - (before is not None and _unclaimed(before))
+    if opened > 0:
+        state.open_operations.add(intent_id, operation_id)
+    elif opened < 0:
+        state.open_operations.remove(intent_id, operation_id)
+    if unclaimed > 0:
+        state.unclaimed_operations.add(intent_id, operation_id)
+    elif unclaimed < 0:
+        state.unclaimed_operations.remove(intent_id, operation_id)
+    intent = state.intents.get(intent_id) if opened or unclaimed else None
     if intent is not None:
         state.intents.put(
             intent_id,
             changed(
                 intent,
-                operations_open=intent.operations_open + is_open - was_open,
-                operations_unclaimed=intent.operations_unclaimed + is_unclaimed - was_unclaimed,
+                operations_open=intent.operations_open + opened,
+                operations_unclaimed=intent.operations_unclaimed + unclaimed,
             ),
         )
 
 
 def _intent_declared(state: State, fact: f.IntentDeclared) -> None:
-    goals = {goal["goal_id"]: digest_of(sorted(goal.items())) for goal in fact.goals}
+    goals = {goal["goal_id"]: digest_of(goal) for goal in fact.goals}
     before = state.intents.get(fact.intent_id) if fact.supersedes else None
     if before is None:
         after = Intent(
@@ -214,26 +211,22 @@ def _plan_recorded(state: State, fact: f.PlanRecorded, at: int) -> None:
 
 def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
     acting = fact.phases == "ONE_PHASE" and fact.status == "SUBMITTED"
-    # A generation is opened once, so there is no row before it to look for.
-    _put_operation(
-        state,
-        None,
-        Operation(
-            operation_id=fact.operation_id, intent_id=fact.intent_id, intent_version=fact.intent_version,
-            plan_id=fact.plan_id, step_id=fact.step_id, goal_id=fact.goal_id, action=fact.action,
-            business_key=fact.business_key, generation=fact.generation, latest_generation=fact.generation,
-            attempt=fact.attempt, status=fact.status, phases=fact.phases, arguments=fact.arguments,
-            content_digest=fact.content_digest, catalogue_digest=fact.catalogue_digest, downstream=fact.downstream,
-            executor=fact.executor, commitment_id=fact.commitment_id, compensates=fact.compensates,
-            compensated_by=None, compensating=False, opened_at=at, first_permit_at=at if acting else None,
-            permits=1 if acting else 0, permit_attempt=fact.attempt if acting else 0, permitted=[],
-            permit_at=at if acting else None, permit_worker="", external_id="", in_doubt_cause="",
-            in_doubt_since=None,
+    # Every field of the fact is one of the row, so the row is the fact and what it does not know yet.
+    row = from_datum(
+        Operation,
+        {
+            **fact.__dict__,
+            "latest_generation": fact.generation, "compensated_by": None, "compensating": False, "opened_at": at,
+            "first_permit_at": at if acting else None, "permits": 1 if acting else 0,
+            "permit_attempt": fact.attempt if acting else 0, "permitted": [], "permit_at": at if acting else None,
+            "permit_worker": "", "external_id": "", "in_doubt_cause": "", "in_doubt_since": None,
+            "doubted_attempt": 0,
             # What the gate itself opened (a release, a compensation) is taken up by what it serves.
-            claimed=not fact.plan_id, observed=False, news={}, approvals=[], timer=fact.timer,
-            deadline_at=fact.deadline_at,
-        ),
+            "claimed": not fact.plan_id, "observed": False, "news": {}, "approvals": [],
+        },
     )  # fmt: skip
+    # A generation is opened once, so there is no row before it to look for.
+    _put_operation(state, None, row)
     if fact.generation > 1:
         # Generation 1 is where a slot is looked up, so its row names the latest.
         first_id = operation_id(fact.intent_id, fact.action, fact.business_key, 1)
@@ -311,6 +304,20 @@ def _operation_failed(state: State, fact: f.OperationFailed) -> None:
             state.steps.put(key, changed(step, succeeded=False))
             if plan is not None:
                 _plan(state, plan.intent_id, plan.plan_id, steps_unjoined=plan.steps_unjoined + 1)
+    _put_operation(state, operation, after)
+
+
+def _operation_doubted(state: State, fact: f.OperationInDoubt, at: int) -> None:
+    operation = state.operations.get(fact.operation_id)
+    if operation is None:
+        return
+    after = changed(
+        operation,
+        status="IN_DOUBT", in_doubt_cause=fact.cause,
+        # Said again of a later attempt, the doubt is as old as it was.
+        in_doubt_since=operation.in_doubt_since if operation.status == "IN_DOUBT" else at,
+        doubted_attempt=operation.attempt, observed=False, timer=fact.timer, deadline_at=fact.deadline_at,
+    )  # fmt: skip
     _put_operation(state, operation, after)
 
 

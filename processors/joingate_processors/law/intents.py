@@ -3,19 +3,19 @@
 from joingate_processors.law import commitments
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
+from joingate_processors.law.digests import digest_of
 from joingate_processors.law.plans import end_plan, withdraw_unpermitted
 from joingate_processors.law.state import Intent, PlanRow, step_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.facts import AnyFact
-from joingate_schemas.ids import digest_of
 
 
 def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
     """A first version, or a higher one that supersedes: what is left behind by it is found in this decision."""
     if claim.version < 1:
         refuse("MALFORMED", f"version {claim.version} is below 1", claim.intent_id)
-    content = digest_of(claim.tenant, claim.objective, [sorted(goal.items()) for goal in claim.goals], claim.budgets)
+    content = digest_of(claim.tenant, claim.objective, claim.goals, claim.budgets)
     intent = case.state.intents.get(claim.intent_id)
     if intent is not None:
         if intent.status == "CLOSED":
@@ -37,7 +37,7 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
         if intent.plan_id is not None:
             facts += end_plan(case, intent, intent.plan_id, "SUPERSEDED", f"version {claim.version}")
         facts += withdraw_unpermitted(case, intent, f"version {claim.version} was declared")
-        goals = {goal["goal_id"]: digest_of(sorted(goal.items())) for goal in claim.goals}
+        goals = {goal["goal_id"]: digest_of(goal) for goal in claim.goals}
         facts += commitments.on_superseded(case, intent, goals, _withdrawn(facts))
     return Ruling("ACCEPTED", "OK", "", claim.intent_id, "OPEN", facts)
 

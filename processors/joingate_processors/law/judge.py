@@ -70,7 +70,8 @@ def judge(state: State, arrival: Arrival, catalogue: Catalogue, epoch: int) -> D
         appended_at=arrival.appended_at, claim_type=claim_type, claim_id=claim.claim_id, intent_id=claim.intent_id,
         principal=claim.principal, claim=b"" if ruling.verdict == "REPLAYED" else arrival.raw,
         verdict=ruling.verdict, reason=ruling.reason, detail=ruling.detail, subject_id=ruling.subject_id,
-        status=ruling.status, refers_to=ruling.refers_to, facts=facts, previous=bytes.fromhex(header.previous),
+        status=ruling.status, refers_to=ruling.refers_to, recorded_verdict=ruling.recorded_verdict,
+        recorded_reason=ruling.recorded_reason, facts=facts, previous=bytes.fromhex(header.previous),
     )  # fmt: skip
 
 
@@ -162,7 +163,8 @@ def _repeated(claim: c.AnyClaim, claim_type: str, seen: Seen) -> Ruling:
         detail = f"claim id {claim.claim_id} was a {seen.about}, decided at {seen.seq}"
         return Ruling("REJECTED", "CLAIM_ID_REUSED", detail, seen.subject_id, refers_to=seen.seq)
     detail = f"decided at {seen.seq}: {seen.verdict} ({seen.reason})"
-    return Ruling("REPLAYED", "CLAIM_REPEATED", detail, seen.subject_id, "", refers_to=seen.seq)
+    return Ruling("REPLAYED", "CLAIM_REPEATED", detail, seen.subject_id, "", refers_to=seen.seq,
+                  recorded_verdict=seen.verdict, recorded_reason=seen.reason)  # fmt: skip
 
 
 def _rule(case: Case, claim: c.AnyClaim) -> Ruling:

@@ -181,17 +181,9 @@ def _resend(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
     identity, status = operation.operation_id, operation.status
     if status != "IN_DOUBT":
         refuse("ILLEGAL_TRANSITION", f"it is {status}, not in doubt", identity, status)
-    stale = case.is_fresh(operation)
-    if stale:
-        refuse("NOT_FRESH", f"its ground is gone: {stale}", identity, status)
-    if not operation.permits:
-        refuse("NOT_FRESH", "no attempt was ever permitted, so there is nothing to send again", identity, status)
-    if case.key_known_until(operation) == 0:
-        refuse("NOT_FRESH", f"{operation.downstream} has no idempotency keys", identity, status)
-    action = case.action_of(operation)
-    if not case.key_outlives(operation, 0 if action is None else action.permit_ms):
-        refuse("KEY_WINDOW_PASSED", f"{operation.downstream} may forget the key before a new attempt has landed",
-               identity, status)  # fmt: skip
+    why_not = case.no_resend(operation)
+    if why_not is not None:
+        refuse(*why_not, identity, status)
     if operation.permit_attempt < operation.attempt:
         return Ruling("REPLAYED", "ALREADY_SO", f"attempt {operation.attempt} is under way", identity, status)
     again = f.AttemptStarted(

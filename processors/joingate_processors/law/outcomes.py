@@ -80,6 +80,24 @@ def doubt(case: Case, operation: Operation, attempt: int, cause: str, evidence: 
     return facts + commitments.on_doubt(case, operation, cause)
 
 
+def doubt_again(case: Case, operation: Operation, attempt: int, cause: str, evidence: list[str]) -> list[AnyFact]:
+    """What was sent again out of doubt came to nothing clear either: said again, so that it is asked about anew.
+
+    Once an attempt, and only of the current one, under its permit. The deadline stays: trying puts off nothing.
+    """
+    if operation.status != "IN_DOUBT" or not (
+        operation.doubted_attempt < operation.attempt == operation.permit_attempt == attempt
+    ):
+        return []
+    return [
+        f.OperationInDoubt(
+            operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=attempt, cause=cause,
+            evidence=evidence, dependants=_dependants(case, operation), timer=operation.timer,
+            deadline_at=operation.deadline_at,
+        )
+    ]  # fmt: skip
+
+
 def _dependants(case: Case, operation: Operation) -> list[str]:
     """What relied on the operation's ending: its step, if joined, and its slot's open or settled operations."""
     found: list[str] = []
@@ -231,11 +249,12 @@ def in_doubt(case: Case, claim: c.InDoubt) -> Ruling:
     operation = known_operation(case, claim)
     operation_id, status = operation.operation_id, operation.status
     attempt = _attempt(operation, claim.attempt)
-    if status in ("IN_DOUBT", "ESCALATED"):
-        return Ruling("REPLAYED", "IN_DOUBT_PENDING", "it is in doubt already", operation_id, status)
     if status not in OPEN_OPERATION:
         return Ruling("REPLAYED", "ALREADY_RESOLVED", "it ended before", operation_id, status)
-    facts = doubt(case, operation, attempt, claim.cause or "reported by the executor", claim.evidence)
+    said = (attempt, claim.cause or "reported by the executor", claim.evidence)
+    facts = doubt(case, operation, *said) or doubt_again(case, operation, *said)
+    if not facts:
+        return Ruling("REPLAYED", "IN_DOUBT_PENDING", "it is in doubt already", operation_id, status)
     return Ruling("ACCEPTED", "OK", "", operation_id, "IN_DOUBT", facts)
 
 
@@ -256,7 +275,10 @@ def abort(case: Case, claim: c.Abort) -> Ruling:
         return Ruling("ACCEPTED", "OK", "", operation_id, "WITHDRAWN", facts)
     unproven = _unproven(case, claim, operation, attempt)
     if unproven:
-        facts = doubt(case, operation, attempt, f"abort without proof: {claim.error or unproven}", claim.evidence)
+        said = (attempt, f"abort without proof: {claim.error or unproven}", claim.evidence)
+        facts = doubt(case, operation, *said)
+        if not facts and case.role == "EXECUTOR":
+            facts = doubt_again(case, operation, *said)
         reason = "STALE_ATTEMPT" if attempt < operation.attempt else "NO_PROOF"
         return Ruling("REJECTED", reason, unproven, operation_id, "IN_DOUBT" if facts else status, facts)
     assert claim.proof is not None

@@ -16,6 +16,10 @@ _SPEAKING: frozenset[type] = frozenset(
         f.CommitmentProposed, f.CommitmentChanged,
     }
 )  # fmt: skip
+# Why a resend, or the permit of one, is refused for good: who asked for it in vain must hear what else can be asked.
+_NO_RESEND = frozenset({
+    "NOT_FRESH", "KEY_WINDOW_PASSED", "INTENT_CLOSED", "INTENT_CANCELLED", "STALE_INTENT", "PLAN_SUPERSEDED",
+})  # fmt: skip
 
 
 def outgoing(state: State, decision: Decision, catalogue: Catalogue, partition: int) -> list[Outgoing]:
@@ -23,6 +27,9 @@ def outgoing(state: State, decision: Decision, catalogue: Catalogue, partition: 
     out: list[Outgoing] = []
     speaking = [fact for fact in decision.facts if type(fact) in _SPEAKING]
     if not speaking:
+        # A refusal has no facts that could speak for it; few decisions leave their subject in doubt.
+        if decision.status == "IN_DOUBT" and decision.reason in _NO_RESEND:
+            out += _refused_resend(state, decision, catalogue, partition)
         return out
     case = Case(state, catalogue, decision.decided_at, "GATE")
     for fact in speaking:
@@ -56,6 +63,15 @@ def outgoing(state: State, decision: Decision, catalogue: Catalogue, partition: 
             case _:
                 pass  # every other fact concerns the ledger and its readers only
     return out
+
+
+def _refused_resend(state: State, decision: Decision, catalogue: Catalogue, partition: int) -> list[Outgoing]:
+    """The question anew, with what holds now: the reconciler goes on to the next capability at once."""
+    operation = state.operations.get(decision.subject_id)
+    if operation is None or decision.claim_type not in ("Observe", "Prepared"):
+        return []
+    case = Case(state, catalogue, decision.decided_at, "GATE")
+    return [_operation_question(case, decision, partition, operation)]
 
 
 def _command_kind(
@@ -97,7 +113,7 @@ def _operation_question(case: Case, decision: Decision, partition: int, operatio
         external_ids=[operation.external_id] if operation.external_id else [], resource_refs=[],
         since=operation.in_doubt_since or decision.decided_at, askable_from=case.quiet_from(operation),
         deadline_at=operation.deadline_at, key_until=case.key_known_until(operation),
-        fresh=bool(operation.permits) and not case.is_fresh(operation),
+        fresh=case.no_resend(operation) is None,
         partition=partition, ledger_seq=decision.seq, epoch=decision.epoch,
     )  # fmt: skip
 

@@ -3,13 +3,14 @@
 from joingate_processors.law import commitments, outcomes
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
+from joingate_processors.law.digests import digest_of
 from joingate_processors.law.opening import commitment_for, digest, fill, opened, proposed
 from joingate_processors.law.state import Intent, Operation, PlanRow, Step, plan_key, step_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Action
 from joingate_schemas.facts import AnyFact
-from joingate_schemas.ids import digest_of, operation_id
+from joingate_schemas.ids import operation_id
 
 STEPS_MAX = 1_000
 _OPEN_OR_SETTLED: frozenset[f.OperationStatus] = f.OPEN_OPERATION | {"SETTLED"}

@@ -118,6 +118,7 @@ class Operation:
     external_id: str
     in_doubt_cause: str  # of its latest doubt; kept when resolved
     in_doubt_since: int | None
+    doubted_attempt: int  # which attempt was current when it was last doubted
     claimed: bool  # succeeded under some plan
     observed: bool  # a source has shown the effect since it last came into doubt
     news: dict[str, int]  # source -> its latest version or time

@@ -21,6 +21,7 @@ from joingate_processors.reconciler.answers import Answered, Downstream
 from joingate_processors.reconciler.asking import Asker
 from joingate_processors.reconciler.committed import CommittedApp, KeptTable
 from joingate_processors.reconciler.desk import Desk
+from joingate_processors.reconciler.own_topics import TABLE, answers_topic, app_id
 from joingate_processors.reconciler.rules import Row
 from joingate_processors.reconciler.schedule import Schedule
 from joingate_processors.reconciler.settings import ReconcilerSettings
@@ -32,7 +33,6 @@ from joingate_schemas.topics import Topics
 
 log = logging.getLogger(__name__)
 
-ANSWERS_KEPT_S = 86_400.0
 RAW: Mapping[str, Any] = {
     "key_type": bytes,
     "value_type": bytes,
@@ -86,16 +86,10 @@ class Reconciler:
         self._board = board
         self._requests = self.app.topic(topics.in_doubt, **RAW)
         self._claims = self.app.topic(topics.observations, **RAW)
-        self._answers = self.app.topic(
-            f"{settings.prefix}reconciler-answers",
-            internal=True,
-            partitions=partitions,
-            retention=ANSWERS_KEPT_S,
-            **RAW,
-        )
+        self._answers = self.app.topic(answers_topic(settings.prefix), **RAW)
         schedule = Schedule()
         board.next_ask_at = schedule.next_at
-        table = self.app.Table("open", partitions=partitions, key_type=bytes, value_type=bytes)
+        table = self.app.Table(TABLE, partitions=partitions, key_type=bytes, value_type=bytes)
         self._table = cast(KeptTable, table)
         self._desk = Desk(FaustRows(table), schedule, board, settings.policy, now_ms)
         self._asker = Asker(
@@ -185,7 +179,7 @@ async def _sent(topic: TopicT, key: bytes, value: bytes, partition: int | None =
 def _app(settings: ReconcilerSettings, partitions: int) -> CommittedApp:
     brokers = [URL(f"kafka://{server.strip()}") for server in settings.bootstrap_servers.split(",")]
     return CommittedApp(
-        f"{settings.prefix}reconciler",
+        app_id(settings.prefix),
         broker=brokers,
         store="rocksdb://?driver=rocksdict",
         Table=KeptTable,
@@ -193,7 +187,8 @@ def _app(settings: ReconcilerSettings, partitions: int) -> CommittedApp:
         processing_guarantee="at_least_once",
         consumer_auto_offset_reset="earliest",
         topic_partitions=partitions,
-        topic_replication_factor=settings.replication_factor,
+        # Its topics are made before it starts (see own_topics).
+        topic_allow_declare=False,
         # The leader's topic would be one more to create, and no task of ours runs on the leader only.
         topic_disable_leader=True,
         web_enabled=False,
@@ -201,6 +196,8 @@ def _app(settings: ReconcilerSettings, partitions: int) -> CommittedApp:
         broker_session_timeout=settings.session_timeout_s,
         broker_heartbeat_interval=settings.session_timeout_s / 3,
         broker_request_timeout=15.0,
+        # One of several brokers may still not know a topic that another has just made.
+        consumer_metadata_max_age_ms=30_000,
         broker_commit_interval=1.0,
         producer_request_timeout=15.0,
         producer_acks=-1,

@@ -97,7 +97,7 @@ class Desk:
                 request.subject_id, request.ledger_seq, request.partition,
             )  # fmt: skip
             return
-        row = rules.opened(request, received_on, self._policy)
+        row = rules.opened(request, received_on, self._clock(), self._policy)
         if row is None:
             self._close(request.subject_id)
         else:

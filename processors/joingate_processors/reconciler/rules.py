@@ -39,7 +39,8 @@ class Policy:
     `backoff_ms_first` doubles with each unclear answer up to `backoff_ms_max`. `settle_ms` is how long the gate may
     take over a clear answer before the question is put again, in case that it could not use the claim.
     `tellings_max` is how often it is put again: then everything that could be said was said, and it is the gate's.
-    `clock_margin_ms` is by how much this machine's clock may be ahead of the broker's.
+    `resent_attempts_max` is up to which attempt a resend goes before the next capability; where there is no other, it
+    goes on. `clock_margin_ms` is by how much this machine's clock may be ahead of the broker's.
     """
 
     backoff_ms_first: int = 1_000
@@ -47,6 +48,7 @@ class Policy:
     settle_ms: int = 30_000
     settle_ms_max: int = 600_000
     tellings_max: int = 8
+    resent_attempts_max: int = 4
     clock_margin_ms: int = 250
     principal: str = "reconciler"
 
@@ -99,15 +101,16 @@ def doubles(first: int, most: int, times: int) -> int:
     return min(most, first << min(times - 1, 32)) if times > 0 else 0
 
 
-def opened(request: InDoubtRequest, received_on: int, policy: Policy) -> Row | None:
+def opened(request: InDoubtRequest, received_on: int, now: int, policy: Policy) -> Row | None:
     """The row of a new request, or None when the subject is out of question here: resolved, or a person's now."""
     match request.kind:
         case "RESOLVED" | "HUMAN":
             return None
         case "RESOLVE_OPERATION" | "VERIFY_COMMITMENT" | "VERIFY_RELEASE":
-            # An operation on its n-th attempt was resent before, to no avail: the n-th resend waits longer.
-            wait = doubles(policy.backoff_ms_first, policy.backoff_ms_max, request.attempt - 1)
-            return Row(request=request, received_on=received_on, not_before=request.since + wait)
+            # An operation on its n-th attempt was resent before, to no avail: the n-th resend waits longer, from now,
+            # since the doubt itself may be old. Where none is left, the next capability is due at once.
+            wait = doubles(policy.backoff_ms_first, policy.backoff_ms_max, request.attempt - 1) if request.fresh else 0
+            return Row(request=request, received_on=received_on, not_before=now + wait if wait else request.since)
         case "UNKNOWN":
             raise ValueError("a request of an unknown kind has no row")
         case _:
@@ -116,7 +119,7 @@ def opened(request: InDoubtRequest, received_on: int, policy: Policy) -> Row | N
 
 def move(row: Row, now: int, policy: Policy) -> Move | None:
     """What to do next and when, by the downstream's declared capabilities in order; None: nothing can be asked."""
-    way = _way(row, now)
+    way = _way(row, now, policy)
     match way:
         case None:
             return None
@@ -129,15 +132,17 @@ def move(row: Row, now: int, policy: Policy) -> Move | None:
             assert_never(way)
 
 
-def _way(row: Row, now: int) -> Way | None:
+def _way(row: Row, now: int, policy: Policy) -> Way | None:
     request = row.request
     if request.kind != "RESOLVE_OPERATION":
         return "RESOURCE" if "LOOKUP" in request.capabilities else None
     remembered = request.key_until is None or now < request.key_until
     may_resend = "IDEMPOTENT_KEY" in request.capabilities and request.fresh and remembered
+    # One resend a request: if the gate could not use it, the next capability is tried; and if one attempt after the
+    # other came to nothing clear, likewise.
+    prefers_resend = may_resend and not row.resent and request.attempt <= policy.resent_attempts_max
     for capability in request.capabilities:
-        # One resend a request: if the gate could not use it, the next capability is tried.
-        if capability == "IDEMPOTENT_KEY" and may_resend and not row.resent:
+        if capability == "IDEMPOTENT_KEY" and prefers_resend:
             return "RESEND"
         if capability == "LOOKUP":
             return "LOOK_UP"

@@ -18,9 +18,10 @@ from joingate_processors.reconciler import committed
 from joingate_processors.reconciler.answers import Downstream
 from joingate_processors.reconciler.app import Reconciler
 from joingate_processors.reconciler.http_bank import HttpBank
+from joingate_processors.reconciler.own_topics import make_ready
 from joingate_processors.reconciler.settings import ReconcilerSettings
 from joingate_processors.reconciler.status import Board, Phase, ReconcilerStatus
-from joingate_schemas.topics import Topics
+from joingate_schemas.topics import TopicMismatch, Topics, TopicsUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ async def _run(
                 raise
             except BrokerAway as error:
                 _fail(board, Phase.BROKER_AWAY, str(error))
-            except TopicsMissing as error:
+            except (TopicsMissing, TopicMismatch, TopicsUnavailable) as error:
                 _fail(board, Phase.FAILING, str(error))
             except Exception as error:
                 _fail(board, Phase.FAILING, f"the reconciler failed, and starts again: {type(error).__name__}: {error}")
@@ -137,6 +138,7 @@ async def _live(
 ) -> bool:
     """One life of the Faust app, until the stop; whether it had to be cut off. Raises what else ended it."""
     partitions = await probe.partitions()
+    await asyncio.to_thread(make_ready, settings, partitions)
     board.phase = Phase.STARTING
     life = Reconciler(settings, partitions, downstreams, board)
     starting = asyncio.create_task(life.app.start())

@@ -14,7 +14,8 @@ class ReconcilerSettings:
     `bootstrap_servers`: host:port, several with commas. `prefix`: of all topics and of the consumer group.
     `state_dir`: the table's folder; losing it costs a restore from the changelog. `registry_url`: of the schema
     registry, if one is used. `ask_timeout_s` bounds one question, `asks_at_once` those to one downstream,
-    `stop_deadline_s` an orderly end. `replication_factor` is that of the topics which the reconciler makes for itself.
+    `stop_deadline_s` an orderly end. `replication_factor` is that of the topics which the reconciler makes for itself
+    (-1: the broker's default).
     """
 
     bootstrap_servers: str
@@ -25,7 +26,7 @@ class ReconcilerSettings:
     policy: Policy = field(default_factory=Policy)
     ask_timeout_s: float = 5.0
     asks_at_once: int = 4
-    replication_factor: int = 1
+    replication_factor: int = -1
     session_timeout_s: float = 6.0
     retry_s: float = 2.0
     retry_s_max: float = 15.0

@@ -1,0 +1,223 @@
+"""Killed at any moment, taken over by anyone, robbed of its memory: the ledger stays whole, nothing is done twice."""
+
+import random
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+from joingate_processors.gate.store import RocksState
+from joingate_processors.law.judge import fold
+from joingate_processors.law.memory import MemoryState
+from joingate_processors.law.state import INDEXES, TABLES
+from joingate_schemas.decisions import Command, Decision
+from joingate_schemas.topics import TopicsUnavailable
+
+
+def contents(state: MemoryState | RocksState) -> dict[str, object]:
+    return {name: state.rows(name) for name in TABLES} | {name: state.entries(name) for name in INDEXES}
+
+
+def assert_states_are_what_the_ledger_says(desk: Any, directory: Path) -> None:
+    """C20: what each partition's store holds is the replay of its ledger, exactly."""
+    for number in range(desk.partitions):
+        twin = MemoryState()
+        for one in desk.read(desk.topics.ledger):
+            if one.partition == number:
+                assert isinstance(one.record, Decision)
+                fold(twin, one.record, sha256(one.raw).digest())
+        store = RocksState(directory / str(number))
+        assert contents(store) == contents(twin)
+        assert store.due(1 << 60, 10_000) == twin.due(1 << 60, 10_000)
+        store.close()
+
+
+def assert_nothing_happened_twice(desk: Any, claim_ids: list[str]) -> None:
+    """Each claim was decided exactly once, and no command was sent twice."""
+    decided = Counter(one.claim_id for one in desk.ledger() if one.topic != "gate")
+    assert decided == Counter(claim_ids)
+    commands = [one.record for one in desk.read(desk.topics.commands("teller"))]
+    assert all(isinstance(one, Command) for one in commands)
+    sent = Counter((one.operation_id, one.attempt, one.kind) for one in commands)
+    assert not [what for what, times in sent.items() if times > 1]
+    epochs = [one.epoch for one in commands]
+    assert len({(one.partition, one.ledger_seq) for one in commands}) == len(epochs)
+
+
+def make_anew(desk: Any, topic: str, wait_for: Callable[..., Any]) -> None:
+    """Replace a topic by an empty one of the same name."""
+    desk.admin.delete_topics([topic])[topic].result(30)
+
+    def made() -> bool:
+        try:
+            return topic in desk.topics.create(desk.bootstrap, desk.partitions, ["teller"])
+        except TopicsUnavailable:
+            return False
+
+    wait_for(made, f"{topic} to be made anew")
+
+
+def test_killed_at_each_step_of_a_transaction_nothing_is_lost_and_nothing_is_twice(desk: Any, tools: Any) -> None:
+    """C20: a kill at every step of the commit; the store, the changelog and the ledger agree in the end."""
+    sent: list[str] = []
+    for n, step in enumerate(tools.steps):
+        # The third is the first with claims in it, after the new epoch's and the catalogue's, on either partition.
+        process = desk.process(crash=[step, 5 if n == 0 else 3])
+        for m in range(10):
+            desk.refund(f"acme/{n}/{m}")
+            sent += [claim.claim_id for claim in tools.refund(f"acme/{n}/{m}")]
+        desk.flush()
+        assert process.wait(60) == -signal.SIGKILL, f"it did not die when: {step}"
+    process = desk.process()
+    desk.await_claims(len(sent))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert_nothing_happened_twice(desk, sent)
+    assert_states_are_what_the_ledger_says(desk, desk.directory / "gate")
+
+
+def test_killed_at_random_moments_under_load_each_claim_is_decided_exactly_once(desk: Any, tools: Any) -> None:
+    """C20, C12."""
+    intents = [f"acme/load/{n}" for n in range(400)]
+    finished = threading.Event()
+
+    def load() -> None:
+        for intent in intents:
+            desk.refund(intent)
+            desk.producer.poll(0.003)
+        desk.flush()
+        finished.set()
+
+    threading.Thread(target=load, daemon=True).start()
+    seed = random.randrange(1 << 32)
+    moments = random.Random(seed)
+    kills = 0
+    while not finished.is_set() or kills < 4:
+        process = desk.process(batch_max=40)
+        before = sum(desk.ends(desk.topics.ledger).values())
+        tools.wait_for(lambda before=before: sum(desk.ends(desk.topics.ledger).values()) > before, f"work ({seed=})")
+        threading.Event().wait(moments.uniform(0.0, 0.4))
+        process.kill()
+        process.wait()
+        kills += 1
+        if kills == 5:
+            finished.wait(60)
+            break
+    process = desk.process()
+    claims = [claim.claim_id for intent in intents for claim in tools.refund(intent)]
+    desk.await_claims(len(claims))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert_nothing_happened_twice(desk, claims)
+    assert_states_are_what_the_ledger_says(desk, desk.directory / "gate")
+
+
+def test_a_second_worker_takes_over_what_a_killed_one_left(desk: Any, tools: Any) -> None:
+    """C12: dynamic members, so the first is missed after its session; the second had no state of its own."""
+    first = desk.process("first", client={})
+    for n in range(10):
+        desk.refund(f"acme/before/{n}")
+    desk.flush()
+    desk.await_claims(60)
+    second = desk.process("second", client={})
+    first.kill()
+    for n in range(10):
+        desk.refund(f"acme/after/{n}")
+    desk.flush()
+    ledger = desk.await_claims(120)
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(30) == 0
+    claims = [claim for when in ("before", "after") for n in range(10) for claim in tools.refund(f"acme/{when}/{n}")]
+    assert_nothing_happened_twice(desk, [claim.claim_id for claim in claims])
+    assert_states_are_what_the_ledger_says(desk, desk.directory / "second")
+    assert min(one.epoch for one in ledger if one.intent_id.startswith("acme/after")) > 1
+
+
+def test_two_workers_share_the_partitions_and_one_that_leaves_gives_its_share_back(desk: Any, tools: Any) -> None:
+    """C12: scaling out and in decides nothing twice."""
+    running = ["RUNNING"]
+    with desk.gate(data_dir=desk.directory / "one") as one:
+        tools.wait_for(lambda: one.states() == running * 2, "the first worker to have both")
+        with desk.gate(data_dir=desk.directory / "two") as two:
+            tools.wait_for(lambda: one.states() == running and two.states() == running, "each worker to have one")
+            for n in range(10):
+                desk.refund(f"acme/shared/{n}")
+            desk.flush()
+            desk.await_claims(60)
+        tools.wait_for(lambda: one.states() == running * 2, "the first worker to have both again")
+        for n in range(10):
+            desk.refund(f"acme/alone/{n}")
+        desk.flush()
+        desk.await_claims(120)
+    claims = [claim for when in ("shared", "alone") for n in range(10) for claim in tools.refund(f"acme/{when}/{n}")]
+    assert_nothing_happened_twice(desk, [claim.claim_id for claim in claims])
+
+
+def test_lost_group_offsets_lead_to_no_second_decision(desk: Any, tools: Any) -> None:
+    """C38, the accidental case: positions are the state's own."""
+    claims = [claim.claim_id for n in range(10) for claim in tools.refund(f"acme/refund/{n}")]
+    for n in range(10):
+        desk.refund(f"acme/refund/{n}")
+    desk.flush()
+    with desk.gate():
+        desk.await_claims(60)
+    reset = [TopicPartition(topic, number, 0) for topic in desk.topics.intake for number in range(2)]
+    answers = desk.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(f"{desk.prefix}gate", reset)])
+    for answer in answers.values():
+        answer.result(30)
+    with desk.gate():
+        desk.send(tools.cancel("acme/refund/0", "afterwards"))
+        desk.flush()
+        desk.await_claims(61)
+    assert_nothing_happened_twice(desk, [*claims, "afterwards"])
+
+
+@pytest.mark.parametrize("lost", ["the store", "the store and the changelog"])
+def test_a_gate_without_its_store_restores_the_same_state(
+    desk: Any, tools: Any, lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for n in range(20):
+        desk.refund(f"acme/refund/{n}")
+    desk.send_raw(b"junk", b"acme/refund/0")
+    desk.flush()
+    with desk.gate():
+        desk.await_ledger(lambda found: len([one for one in found if one.claim_type != "CatalogueChanged"]) >= 121)
+    shutil.rmtree(desk.directory / "gate")
+    if "changelog" in lost:
+        make_anew(desk, desk.topics.changelog, tools.wait_for)
+    with desk.gate():
+        desk.send(tools.cancel("acme/refund/0", "afterwards"))
+        desk.flush()
+        desk.await_claims(121)
+    quarantined = [one for one in desk.ledger() if one.claim_type == "ClaimQuarantined"]
+    assert len(quarantined) == 1
+    assert ("is rewritten" in caplog.text) == ("changelog" in lost)
+    assert_states_are_what_the_ledger_says(desk, desk.directory / "gate")
+    shutil.rmtree(desk.directory / "gate")
+    caplog.clear()
+    with desk.gate() as gate:
+        tools.wait_for(lambda: gate.states() == ["RUNNING"] * 2, "the gate to run")
+    assert "is rewritten" not in caplog.text, "the changelog was whole again"
+    assert_states_are_what_the_ledger_says(desk, desk.directory / "gate")
+
+
+def test_a_store_of_another_ledger_is_made_anew(make_desk: Callable[..., Any], tools: Any) -> None:
+    elsewhere, here = make_desk(), make_desk()
+    for desk, count in ((elsewhere, 3), (here, 2)):
+        for n in range(count):
+            desk.refund(f"{desk.prefix}/{n}")
+        desk.flush()
+        with desk.gate():
+            desk.await_claims(count * 6)
+    shutil.rmtree(here.directory / "gate")
+    shutil.copytree(elsewhere.directory / "gate", here.directory / "gate")
+    with here.gate() as gate:
+        tools.wait_for(lambda: gate.states() == ["RUNNING"], "the gate to run")
+    assert_states_are_what_the_ledger_says(here, here.directory / "gate")

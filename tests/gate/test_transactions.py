@@ -1,0 +1,146 @@
+"""Whatever a transactional producer throws, it means one of: committed, aborted (again!), or this writer is lost."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from joingate_processors.gate.transactions import Aborted, OnDelivery, Writer, WriterLost
+
+TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", False, True, False))
+MUST_ABORT = KafkaException(KafkaError(KafkaError.INVALID_TXN_STATE, "cannot go on", False, False, True))
+FENCED = KafkaException(KafkaError(KafkaError._FENCED, "another took over", True, False, False))
+POSITIONS = [TopicPartition("proposals", 0, 3)]
+
+
+class Producer:
+    """A producer whose next calls fail as planned; it notes what was asked of it."""
+
+    def __init__(self, **failures: list[KafkaException]) -> None:
+        self.failures = failures
+        self.calls: list[str] = []
+        self.full = 0
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if self.failures.get(name):
+            raise self.failures[name].pop(0)
+
+    def init_transactions(self, timeout: float) -> None:
+        self._call("init")
+
+    def begin_transaction(self) -> None:
+        self._call("begin")
+
+    def send_offsets_to_transaction(self, positions: list[TopicPartition], group: object, timeout: float) -> None:
+        assert positions == POSITIONS
+        self._call("offsets")
+
+    def commit_transaction(self, timeout: float) -> None:
+        self._call("commit")
+
+    def abort_transaction(self, timeout: float) -> None:
+        self._call("abort")
+
+    def flush(self, timeout: float) -> int:
+        return self.full
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def produce(
+        self, topic: str, value: bytes | None = None, key: bytes | None = None, partition: int = -1, *,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:  # fmt: skip
+        self.calls.append("produce")
+        if self.full:
+            self.full -= 1
+            raise BufferError("queue full")
+
+
+def writer(producer: Producer, deadline_ms: int = 5_000, stopping: Callable[[], bool] = lambda: False) -> Writer:
+    return Writer(producer, "w-0", deadline_ms, stopping)
+
+
+def commit(one: Writer) -> None:
+    one.commit(POSITIONS, lambda: None)
+
+
+def test_positions_go_before_the_commit() -> None:
+    producer = Producer()
+    commit(writer(producer))
+    assert producer.calls == ["offsets", "commit"]
+
+
+def test_a_commit_that_times_out_is_repeated_as_a_commit_and_leaves_the_writer_doubtful() -> None:
+    producer = Producer(commit=[TIMED_OUT, TIMED_OUT])
+    one = writer(producer)
+    commit(one)
+    assert producer.calls == ["offsets", "commit", "commit", "commit"]
+    assert one.doubtful
+
+
+def test_positions_that_time_out_are_repeated_and_leave_no_doubt() -> None:
+    producer = Producer(offsets=[TIMED_OUT])
+    one = writer(producer)
+    commit(one)
+    assert not one.doubtful
+
+
+@pytest.mark.parametrize("where", ["offsets", "commit"])
+def test_what_must_be_aborted_is_aborted_before_the_caller_hears_of_it(where: str) -> None:
+    producer = Producer(**{where: [MUST_ABORT]})
+    with pytest.raises(Aborted, match="cannot go on"):
+        commit(writer(producer))
+    assert producer.calls[-1] == "abort"
+
+
+@pytest.mark.parametrize("where", ["init", "begin", "offsets", "commit", "abort"])
+def test_a_fenced_writer_is_lost_wherever_it_learns_of_it(where: str) -> None:
+    one = writer(Producer(**{where: [FENCED]}))
+    calls = {"init": one.fence, "begin": one.begin, "abort": one.abort}
+    with pytest.raises(WriterLost, match="another took over"):
+        calls.get(where, lambda: commit(one))()
+
+
+def test_a_failed_abort_loses_the_writer() -> None:
+    with pytest.raises(WriterLost):
+        commit(writer(Producer(commit=[MUST_ABORT], abort=[MUST_ABORT])))
+
+
+def test_an_end_that_stays_unknown_to_the_deadline_loses_the_writer() -> None:
+    with pytest.raises(WriterLost, match="could not commit as w-0"):
+        commit(writer(Producer(commit=[TIMED_OUT] * 100), deadline_ms=0))
+
+
+def test_who_stops_does_not_wait_for_a_broker_that_is_away() -> None:
+    with pytest.raises(WriterLost):
+        writer(Producer(init=[TIMED_OUT] * 100), stopping=lambda: True).fence()
+
+
+def test_a_full_queue_is_waited_for_and_a_stuck_one_loses_the_writer() -> None:
+    producer = Producer()
+    producer.full = 2
+    writer(producer).produce_when_there_is_room("ledger", b"", None, 0)
+    assert producer.calls == ["produce"] * 3
+    producer.full = 1_000
+    with pytest.raises(WriterLost, match="takes no records"):
+        writer(producer, deadline_ms=0).produce_when_there_is_room("ledger", b"", None, 0)
+    with pytest.raises(WriterLost):
+        writer(producer, deadline_ms=0).flush()
+
+
+def test_positions_that_never_come_back_lose_the_writer_which_is_then_left_alone() -> None:
+    """librdkafka keeps no time-out here."""
+    never = threading.Event()
+
+    class Deaf(Producer):
+        def send_offsets_to_transaction(self, positions: list[TopicPartition], group: object, timeout: float) -> None:
+            never.wait()
+
+    one = writer(Deaf(), stopping=lambda: True)
+    with pytest.raises(WriterLost, match="does not come back"):
+        commit(one)
+    assert one.stuck
+    never.set()
