@@ -5,8 +5,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from joingate_processors.gate.worker import run_gate
 from joingate_processors.gate.settings import GateSettings
+from joingate_processors.gate.worker import run_gate
 from joingate_schemas.catalogue_file import builtin_catalogue
 
 TIMEOUT_S = 180

@@ -87,6 +87,10 @@ def _print_result(result: "TraceResult", state: bool, json: bool) -> None:
 def prove(
     traces: Annotated[int, typer.Option("--traces", min=1, help="How many traces.")] = 10_000,
     seed: Annotated[int, typer.Option("--seed", help="The first trace's seed; each has the next.")] = 7,
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", min=1, max=100, help="How many steps each plan has; without it 1 to 6, drawn."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run many traces of everything that goes wrong, with a gate and without, and count what breaks.
@@ -102,7 +106,7 @@ def prove(
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("traces", total=traces)
-        result = run(traces, seed, progress=lambda done: progress.update(bar, completed=done))
+        result = run(traces, seed, steps=steps, progress=lambda done: progress.update(bar, completed=done))
     if json:
         print_json(_proof(result))
     else:
@@ -135,7 +139,7 @@ def _show_proof(result: "ProveResult") -> None:
         print(f"seed {trace_seed}: {violation}")
     naive = ", ".join(map(str, result.naive_seeds)) or "none"
     print(f"\nThe gate closed {result.closed} intents. Naive failures to look at: seeds {naive}.")
-    print("One again: joingate prove --traces 1 --seed SEED")
+    print(f"One again: joingate prove --traces 1 --seed SEED{f' --steps {result.steps}' if result.steps else ''}")
 
 
 def verify(partition: Partition = None, json: Json = False) -> None:

@@ -63,4 +63,3 @@ def content_digest(action: str, arguments: dict[str, Scalar], resource_refs: lis
         parts += (name, _text(arguments[name]))
     parts += sorted(resource_refs)
     return hashlib.sha256("".join([f"{len(part.encode())}:{part}" for part in parts]).encode()).hexdigest()
-

@@ -16,6 +16,7 @@ import typer
 
 from joingate.cli import app
 from joingate.settings import variables
+from joingate_processors.forensics.scenario import STEPS_ASKED_MAX
 from joingate_schemas.reasons import REASONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,6 +124,23 @@ def test_prove_says_the_same_for_people(joingate: Any) -> None:
     said = joingate("prove", "--traces", 3)
     assert "traces that break an invariant" in said.out
     assert "behind the gate" in said.out
+
+
+def test_prove_takes_plans_of_as_many_steps_as_are_asked_for(joingate: Any) -> None:
+    """The number is part of what is to be said to see one again."""
+    said = joingate("prove", "--traces", 4, "--steps", 11, "--json")
+    (proof,) = said.objects
+    assert (said.code, proof["steps"], proof["faults"]["steps"]) == (0, 11, 44)
+    assert "--seed SEED --steps 11" in joingate("prove", "--traces", 1, "--steps", 11).out
+
+
+@pytest.mark.parametrize("steps", [0, STEPS_ASKED_MAX + 1])
+def test_prove_refuses_a_number_of_steps_that_can_not_be_run(joingate: Any, steps: int) -> None:
+    """A mistake on the command line, like no traces."""
+    said = joingate("prove", "--traces", 1, "--steps", steps)
+    assert said.code == 2
+    assert "--steps" in said.sentence
+    assert joingate("prove", "--traces", 1, "--steps", 1).code == 0
 
 
 def test_prove_refuses_no_traces(joingate: Any) -> None:

@@ -139,6 +139,10 @@ class Hand:
         }
         return f.PlanRecorded(**{**given, **fields})
 
+    def ended(self, plan_id: str = "p1", *, by: str) -> f.PlanEnded:
+        """A plan that another took the place of."""
+        return f.PlanEnded(intent_id=self.intent_id, plan_id=plan_id, status="SUPERSEDED", by=by)
+
     def opened(self, key: str = "ops", **fields: Any) -> f.OperationOpened:
         """An operation of step s1 of plan p1."""
         generation = int(fields.get("generation", 1))

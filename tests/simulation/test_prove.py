@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 
 from joingate_processors.forensics.prove import prove, run_one
-from joingate_processors.forensics.scenario import Truth, draw
+from joingate_processors.forensics.scenario import STEPS_ASKED_MAX, Truth, draw
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case
 from joingate_processors.law.state import Operation
@@ -116,6 +116,26 @@ def test_the_same_seed_tells_the_same_story() -> None:
     assert alone.naive_violations + alone.naive_doubled > 0
     assert alone.ledger is not None
     assert [one["seq"] for one in alone.ledger] == list(range(1, len(alone.ledger) + 1))
+
+
+@pytest.mark.parametrize("steps", [1, 12, 40])
+def test_plans_have_as_many_steps_as_are_asked_for_and_the_gate_holds(steps: int) -> None:
+    """Long plans are lived through to the end as short ones are, and a seed of such a run can be told alone."""
+    traces = 60 // steps + 5
+    result = prove(traces, seed=7, steps=steps)
+    assert (result.steps, result.faults["steps"]) == (steps, traces * steps)
+    assert result.violations == []
+    assert result.closed > traces * 0.7
+    assert result.naive_violations > 0
+    again = prove(1, seed=result.naive_seeds[0], steps=steps)
+    assert again.naive_seeds == result.naive_seeds[:1]
+
+
+@pytest.mark.parametrize("steps", [0, STEPS_ASKED_MAX + 1])
+def test_a_number_of_steps_beyond_what_can_be_run_is_refused(steps: int) -> None:
+    """With what may be asked for."""
+    with pytest.raises(ValueError, match=f"1 to {STEPS_ASKED_MAX} steps, not {steps}"):
+        prove(1, steps=steps)
 
 
 def test_progress_is_told_after_each_trace() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from joingate_processors.forensics.gated_planner import Planner
 from joingate_processors.forensics.gated_stage import INTENT, Stage
 from joingate_processors.forensics.gated_world import Executor, Person, Reconciler
-from joingate_processors.forensics.scenario import RESTARTED, Scenario, Truth
+from joingate_processors.forensics.scenario import RESTARTED, STEPS_MAX, Scenario, Truth
 from joingate_processors.forensics.simulator import Simulator
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.codec import Codec
@@ -20,6 +20,7 @@ from joingate_schemas.decisions import Command, InDoubtRequest
 _TURNS_A_STEP = 14
 _TURNS_FIRST = 20
 _ROUNDS_LAST = 8
+_ROUNDS_A_STEP = 2
 _PAUSES_MS = (1, 50, 1_000, 5_000, 31_000, 95_000)
 _LONG_PAUSES_MS = (40_000, 120_000, 3_700_000)
 
@@ -62,7 +63,9 @@ class GatedRun:
             if rng.random() < 0.05:
                 stage.garble()
             self._read_sent()
-        for _ in range(_ROUNDS_LAST):
+        # What is irreversible waits for what is irreversible before it: a longer plan takes more rounds.
+        longer = max(0, len(stage.scenario.steps) - STEPS_MAX)
+        for _ in range(_ROUNDS_LAST + _ROUNDS_A_STEP * longer):
             if self._calm_round():
                 return
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from joingate_processors.forensics.checker import Violation, check
 from joingate_processors.forensics.gated import GatedRun
 from joingate_processors.forensics.naive import run_naive
-from joingate_processors.forensics.scenario import Scenario, draw
+from joingate_processors.forensics.scenario import STEPS_ASKED_MAX, Scenario, draw
 from joingate_processors.forensics.snapshot import Json, decision_object
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.catalogue_file import builtin_catalogue
@@ -46,11 +46,12 @@ class ProveResult:
     traces after which an effect stands twice in the world. `verdicts` counts decisions by verdict and reason; `closed`
     the intents that the gate could close; `faults` what went wrong, by name. `naive_seeds` are the first few seeds of
     naive failures, `gated_seeds` every seed of a gated one, and `violations` what those broke. `ledger` is the whole
-    ledger where one trace was asked for.
+    ledger where one trace was asked for. `steps` is how many steps each plan had (None: drawn for each).
     """
 
     traces: int
     seed: int
+    steps: int | None = None
     naive_violations: int = 0
     naive_doubled: int = 0
     gated_violations: int = 0
@@ -71,28 +72,33 @@ class ProveResult:
 
 
 def prove(
-    traces: int = TRACES, seed: int = SEED, *, progress: Callable[[int], None] | None = None,
-    catalogue: Catalogue | None = None,
+    traces: int = TRACES, seed: int = SEED, *, steps: int | None = None,
+    progress: Callable[[int], None] | None = None, catalogue: Catalogue | None = None,
 ) -> ProveResult:  # fmt: skip
     """Run traces with the seeds `seed`, `seed` + 1, … and count. `progress` is told after each how many are done.
 
-    Deterministic: the same arguments give the same result. Raises ValueError on fewer than one trace.
+    `steps` is how many steps each plan has, up to `STEPS_ASKED_MAX`; None draws 1 to 6 for each. Deterministic: the
+    same arguments give the same result. Raises ValueError on fewer than one trace, and on a number of steps beyond.
     """
     if traces < 1:
         raise ValueError(f"At least one trace has to be run, not {traces}.")
+    if steps is not None and not 1 <= steps <= STEPS_ASKED_MAX:
+        raise ValueError(f"A plan of a trace has 1 to {STEPS_ASKED_MAX} steps, not {steps}.")
     declared, codec = catalogue or builtin_catalogue(), Codec()
-    result = ProveResult(traces, seed)
+    result = ProveResult(traces, seed, steps)
     for number in range(traces):
-        outcome = run_one(seed + number, declared, codec, keep_ledger=traces == 1)
+        outcome = run_one(seed + number, declared, codec, steps=steps, keep_ledger=traces == 1)
         _count(result, outcome)
         if progress is not None:
             progress(number + 1)
     return result
 
 
-def run_one(seed: int, catalogue: Catalogue, codec: Codec, *, keep_ledger: bool = False) -> TraceOutcome:
+def run_one(
+    seed: int, catalogue: Catalogue, codec: Codec, *, steps: int | None = None, keep_ledger: bool = False
+) -> TraceOutcome:
     """The trace of one seed, without the gate and with it."""
-    scenario, rng = draw(seed)
+    scenario, rng = draw(seed, steps)
     naive = run_naive(scenario)
     gated = GatedRun(scenario, rng, catalogue, codec)
     gated.run()

@@ -15,6 +15,9 @@ FABRICATED, SILENT, LOST_ACK = 0.30, 0.30, 0.50
 DUPLICATED, TWO_IDS, LATE_ABORT, NO_PROOF, HASTY = 0.30, 0.25, 0.15, 0.10, 0.05
 REDECLARED, CANCELLED, GARBLED, RESTARTED, REORDERED, REPEATED = 0.10, 0.05, 0.08, 0.03, 0.20, 0.10
 STEPS_MAX = 6
+"""How many steps a plan has at most, where their number is drawn."""
+STEPS_ASKED_MAX = 100
+"""How many may be asked for. A trace takes the square of it in time, since every step waits for those before."""
 
 # Action, and the argument that names its entity. The last one of a plan may be a pivot.
 _ACTIONS = (("write_file", "path"), ("notify", "to"), ("reserve_window", "window"), ("refund", "capture_id"),
@@ -57,16 +60,19 @@ class Scenario:
     garbled: bool
 
 
-def draw(seed: int) -> tuple[Scenario, random.Random]:
-    """The scenario of a seed, and the generator that goes on drawing the order of things. Deterministic."""
+def draw(seed: int, steps: int | None = None) -> tuple[Scenario, random.Random]:
+    """The scenario of a seed, and the generator that goes on drawing the order of things. Deterministic.
+
+    `steps` is how many the plan has; None draws 1 to `STEPS_MAX`.
+    """
     rng = random.Random(seed)
-    count = rng.randint(1, STEPS_MAX)
+    count = rng.randint(1, STEPS_MAX) if steps is None else steps
     actions = [rng.choice(_ACTIONS) for _ in range(count)]
     if rng.random() < 0.6:
         actions[-1] = _PIVOT
-    steps = tuple(_step(rng, number, *action) for number, action in enumerate(actions, start=1))
+    faulty = tuple(_step(rng, number, *action) for number, action in enumerate(actions, start=1))
     scenario = Scenario(
-        seed, steps, two_ids=rng.random() < TWO_IDS, redeclared=rng.random() < REDECLARED,
+        seed, faulty, two_ids=rng.random() < TWO_IDS, redeclared=rng.random() < REDECLARED,
         cancelled=rng.random() < CANCELLED, garbled=rng.random() < GARBLED,
     )  # fmt: skip
     return scenario, rng

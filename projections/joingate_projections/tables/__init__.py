@@ -63,6 +63,7 @@ _ALL = (
     Table("catalogues", ("digest",)),
     Table("quarantine_records", hidden=True),
     Table("slots", hidden=True),
+    Table("followers", hidden=True),
     Table("plan_steps", hidden=True),
     Table("subject_orphans", hidden=True),
 )  # fmt: skip

@@ -1,11 +1,11 @@
 """The tables of intents, plans and steps: what each fact about them does to their rows.
 
 A step's word follows the operation of its slot, which may have been opened under an earlier plan: `slots` (hidden)
-leads from a slot to its latest operation and to the step of the latest adopted plan, so that a change of an
-operation costs the same however many plans there were.
+leads from a slot to its latest operation and to the step of the latest adopted plan, `followers` (hidden) from an
+operation to the steps of other plans that show it. Those are bounded, and so is the cost of a change of an operation.
 """
 
-from joingate_projections.tables import At, Row, Rows, joined, shown
+from joingate_projections.tables import KEPT_MAX, At, Row, Rows, joined, shown
 from joingate_schemas.facts import (
     IntentCancelled,
     IntentClosed,
@@ -149,10 +149,38 @@ def _planned(rows: Rows, fact: PlanRecorded, detail: StepDetail, adopted: bool, 
     }
     if old is not None:
         step |= {"created_at": old["created_at"], "first": old["first"]}
-    if adopted:
-        rows.put("slots", detail["slot_id"], {"operation_id": slot and slot["operation_id"], "step": key})
     put_step(rows, step)
+    if adopted:
+        lead_slot(rows, detail["slot_id"], slot["operation_id"] if slot else None, key, at)
+    elif live is not None:
+        _follow(rows, live["operation_id"], key, at)
     return step
+
+
+def lead_slot(rows: Rows, slot_id: str, operation_id: str | None, step_key: str, at: At) -> None:
+    """Let the slot lead to this operation and step. A step that stood for it goes on following its operation."""
+    old = rows.get("slots", slot_id)
+    if old is not None and old["operation_id"] is not None and old["step"] != step_key:
+        _follow(rows, old["operation_id"], old["step"], at)
+    rows.put("slots", slot_id, {"operation_id": operation_id, "step": step_key})
+
+
+def _follow(rows: Rows, operation_id: str, step_key: str, at: At) -> None:
+    """Let the step show the operation from here on; the oldest of too many lets go, and says so."""
+    old = rows.get("followers", operation_id)
+    known = old["steps"] if old else []
+    if step_key in known:
+        return
+    steps = [*known, step_key]
+    for left in steps[:-KEPT_MAX]:
+        step = rows.get("steps", left)
+        slot = rows.get("slots", step["slot_id"]) if step is not None else None
+        if step is not None and (slot is None or slot["step"] != left):
+            status = "SUPERSEDED" if step["status"] == "DISPATCHED" else step["status"]
+            put_step(
+                rows, {**step, "status": status, "operation_status": None, "operation_shown": None, **at.touched()}
+            )
+    rows.put("followers", operation_id, {"steps": steps[-KEPT_MAX:]})
 
 
 def plan_ended(rows: Rows, fact: PlanEnded, at: At) -> None:

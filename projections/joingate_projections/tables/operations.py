@@ -1,7 +1,7 @@
 """The table of operations: what each fact does to an operation's row, its step, its intent's counts and the doubts."""
 
 from joingate_projections.tables import At, Row, Rows, incidents, joined, kept, shown
-from joingate_projections.tables.intents import add_to_intent, change_step
+from joingate_projections.tables.intents import add_to_intent, change_step, lead_slot
 from joingate_schemas.facts import (
     OPEN_OPERATION,
     ApprovalRecorded,
@@ -58,7 +58,7 @@ def opened(rows: Rows, fact: OperationOpened, at: At) -> None:
         **at.born(),
     }
     if row["slot_id"] is not None:
-        rows.put("slots", row["slot_id"], {"operation_id": fact.operation_id, "step": key})
+        lead_slot(rows, row["slot_id"], fact.operation_id, key, at)
     put(rows, None, row, at)
 
 
@@ -241,7 +241,7 @@ def put(rows: Rows, old: Row | None, new: Row, at: At) -> None:
     add_to_intent(rows, new["intent_id"], {name: after[name] - before[name] for name in after}, at)
     incidents.put_doubt(rows, "OPERATION", new["operation_id"], new if doubted else None, at)
     if new["slot_id"] is not None:
-        _tell_step(rows, new, at)
+        _tell_steps(rows, new, at)
 
 
 def _counts(row: Row | None) -> dict[str, int]:
@@ -253,18 +253,26 @@ def _counts(row: Row | None) -> dict[str, int]:
     }
 
 
-def _tell_step(rows: Rows, operation: Row, at: At) -> None:
-    """The step that stands for the slot now follows its operation."""
+def _tell_steps(rows: Rows, operation: Row, at: At) -> None:
+    """The step that stands for the slot now follows its operation; those of other plans show what became of it."""
+    seen = {"operation_status": operation["status"], "operation_shown": operation["shown"]}
     slot = rows.get("slots", operation["slot_id"])
-    step = rows.get("steps", slot["step"]) if slot and slot["operation_id"] == operation["operation_id"] else None
-    if step is None:
-        return
-    change = {
-        "status": "DISPATCHED" if step["status"] == "PLANNED" else step["status"],
-        "joined": step["joined"] or operation["status"] == "COMPENSATED",
-        "operation_id": operation["operation_id"],
-        "operation_status": operation["status"],
-        "operation_shown": operation["shown"],
-    }
+    leads = slot["step"] if slot and slot["operation_id"] == operation["operation_id"] else None
+    step = rows.get("steps", leads) if leads is not None else None
+    if step is not None:
+        change = {
+            "status": "DISPATCHED" if step["status"] == "PLANNED" else step["status"],
+            "joined": step["joined"] or operation["status"] == "COMPENSATED",
+            "operation_id": operation["operation_id"],
+        }
+        _tell_step(rows, step, {**change, **seen}, at)
+    others = rows.get("followers", operation["operation_id"])
+    for key in others["steps"] if others else ():
+        other = rows.get("steps", key) if key != leads else None
+        if other is not None and other["operation_id"] == operation["operation_id"]:
+            _tell_step(rows, other, seen, at)
+
+
+def _tell_step(rows: Rows, step: Row, change: Row, at: At) -> None:
     if any(step[name] != value for name, value in change.items()):
         change_step(rows, step, change, at)
