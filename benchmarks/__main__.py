@@ -25,24 +25,28 @@ from joingate_schemas.topics import Topics
 
 
 def measure_gate(bootstrap: str, intents: int, codec: Codec) -> float:
-    """Claims a second of the gate, both rounds together."""
+    """Claims a second of the gate, its rounds together."""
     prefix = f"bench-{uuid.uuid4().hex[:8]}."
     topics = Topics(prefix)
     topics.create(bootstrap, 1, {action.executor for action in builtin_catalogue().actions.values()})
     now = int(time.time() * 1000)
-    planner = [claim for number in range(intents) for claim in work.planner_claims(number, now)]
-    executor = [claim for number in range(intents) for claim in work.executor_claims(number, now)]
-    seconds, decided = 0.0, 0
+    rounds = [
+        (topic, [claim for number in range(intents) for claim in claims_of(number, now)])
+        for topic, claims_of in (
+            (topics.proposals, work.planner_claims),
+            (topics.outcomes, work.executor_claims),
+            (topics.proposals, work.closing_claims),
+        )
+    ]
+    seconds, decided, total = 0.0, 1, 0  # the catalogue's own decision comes first
     with tempfile.TemporaryDirectory(prefix="joingate-bench-") as data:
-        for topic, claims in ((topics.proposals, planner), (topics.outcomes, executor)):
+        for topic, claims in rounds:
             work.fill(bootstrap, topic, claims, codec)
-            # The catalogue's own decision comes first in the first round.
-            extra = 0 if decided else 1
-            run_gate_until(bootstrap, prefix, Path(data), decided + len(claims) + extra)
-            rate = work.committed_rate(bootstrap, topics.ledger, decided + extra, len(claims))
-            seconds += len(claims) / rate
-            decided += len(claims) + extra
-    return (len(planner) + len(executor)) / seconds
+            run_gate_until(bootstrap, prefix, Path(data), decided + len(claims))
+            seconds += len(claims) / work.committed_rate(bootstrap, topics.ledger, decided, len(claims))
+            decided += len(claims)
+            total += len(claims)
+    return total / seconds
 
 
 def measure_peer(bootstrap: str, intents: int, codec: Codec, peer: str, java: tuple[str, str] | None) -> float:
@@ -54,7 +58,8 @@ def measure_peer(bootstrap: str, intents: int, codec: Codec, peer: str, java: tu
     claims = [
         claim
         for number in range(intents)
-        for claim in (*work.planner_claims(number, now), *work.executor_claims(number, now))
+        for claims_of in (work.planner_claims, work.executor_claims, work.closing_claims)
+        for claim in claims_of(number, now)
     ]
     work.fill(bootstrap, source, claims, codec)
     if peer == "pass-through":
@@ -88,7 +93,7 @@ def show(rates: dict[str, list[float]], console: Console) -> dict[str, dict[str,
 def main() -> int:
     """Run the benchmark. Exit status 0 when every peer ran; 1 when one could not."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--intents", type=int, default=50_000, help="intents per measurement, four claims each")
+    parser.add_argument("--intents", type=int, default=40_000, help="intents per measurement, six claims each")
     parser.add_argument("--rounds", type=int, default=3, help="how often each peer is measured, in turn")
     parser.add_argument("--without-streams", action="store_true", help="leave Kafka Streams out (needs no JDK)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

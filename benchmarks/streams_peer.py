@@ -22,7 +22,7 @@ _POM = f"""<project>
   </dependencies>
 </project>
 """
-_CLAIMS = ("DeclareIntent", "Plan", "Dispatch", "Commit")
+_CLAIMS = ("DeclareIntent", "Plan", "Dispatch", "Commit", "Succeed", "Close")
 
 
 def build(folder: Path) -> tuple[str, str]:

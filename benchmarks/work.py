@@ -1,18 +1,17 @@
 """The common work: claims of many small intents, and how fast an output topic filled.
 
-Each intent makes four claims: DeclareIntent, Plan (one reversible step, so one phase), Dispatch, and the executor's
-Commit. As in life a Commit exists only after its Dispatch was decided, so the work comes in two rounds: everything
-of the planner, then the Commits. All peers read the same bytes.
+Each intent lives its whole life: DeclareIntent, Plan (one reversible step, so one phase), Dispatch; the executor's
+Commit; then Succeed and Close. As in life a Commit exists only after its Dispatch was decided, and a Succeed after its
+Commit, so the work comes in three rounds. All peers read the same bytes.
 """
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from joingate_schemas.claims import AnyClaim, Commit, DeclareIntent, Dispatch, Plan, PlanStep
+from joingate_schemas.claims import AnyClaim, Close, Commit, DeclareIntent, Dispatch, Plan, PlanStep, Succeed
 from joingate_schemas.codec import Codec
 from joingate_schemas.ids import operation_id
 
-CLAIMS_PER_INTENT = 4
 _STEP: PlanStep = {
     "step_id": "s1", "action": "write_file", "business_key": "report.txt", "arguments": {}, "goal_id": None,
     "edges": [], "parallel": False, "commitments": [],
@@ -20,7 +19,7 @@ _STEP: PlanStep = {
 
 
 def planner_claims(number: int, at: int) -> list[AnyClaim]:
-    """The first round of the intent `number`, stamped `at` (ms)."""
+    """The first round of the intent `number`, of the planner, stamped `at` (ms)."""
     intent_id = f"acme/report/{number:08d}"
     return [
         DeclareIntent(claim_id=f"d{number}", intent_id=intent_id, principal="bench", occurred_at=at, version=1,
@@ -33,12 +32,23 @@ def planner_claims(number: int, at: int) -> list[AnyClaim]:
 
 
 def executor_claims(number: int, at: int) -> list[AnyClaim]:
-    """The second round of the intent `number`, stamped `at` (ms)."""
+    """The second round of the intent `number`, of the executor, stamped `at` (ms)."""
     intent_id = f"acme/report/{number:08d}"
     operation = operation_id(intent_id, "write_file", "report.txt", 1)
     return [
         Commit(claim_id=f"c{number}", intent_id=intent_id, principal="bench", occurred_at=at, operation_id=operation,
                attempt=1, external_id="file-1", evidence=["ev:1"])
+    ]  # fmt: skip
+
+
+def closing_claims(number: int, at: int) -> list[AnyClaim]:
+    """The third round of the intent `number`, of the planner again, stamped `at` (ms)."""
+    intent_id = f"acme/report/{number:08d}"
+    return [
+        Succeed(claim_id=f"s{number}", intent_id=intent_id, principal="bench", occurred_at=at, intent_version=1,
+                plan_id="p1", step_id="s1", evidence=[]),
+        Close(claim_id=f"e{number}", intent_id=intent_id, principal="bench", occurred_at=at, intent_version=1,
+              plan_id="p1", outcome="written"),
     ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * The peer: decodes each claim, keeps one of four states per intent in RocksDB with a changelog, and writes a
+ * The peer: decodes each claim, keeps one of six states per intent in RocksDB with a changelog, and writes a
  * decision that holds the claim. Exactly once (v2), one thread.
  *
  * <p>Usage: StreamsPeer BOOTSTRAP SOURCE SINK COUNT STATE_DIR SCHEMA_FILE...
@@ -139,7 +139,9 @@ public final class StreamsPeer {
         case "DeclareIntent" -> { wanted = null; reached = "DECLARED"; }
         case "Plan" -> { wanted = "DECLARED"; reached = "PLANNED"; }
         case "Dispatch" -> { wanted = "PLANNED"; reached = "DISPATCHED"; }
-        default -> { wanted = "DISPATCHED"; reached = "COMMITTED"; }
+        case "Commit" -> { wanted = "DISPATCHED"; reached = "COMMITTED"; }
+        case "Succeed" -> { wanted = "COMMITTED"; reached = "SUCCEEDED"; }
+        default -> { wanted = "SUCCEEDED"; reached = "CLOSED"; }
       }
       if (!java.util.Objects.equals(state, wanted)) {
         return reached.equals(state) ? "REPLAYED" : "REJECTED";
