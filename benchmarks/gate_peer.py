@@ -3,9 +3,9 @@
 import multiprocessing
 import threading
 from pathlib import Path
-from typing import Any
 
 from joingate_processors.gate.settings import GateSettings
+from joingate_processors.gate.status import GateStatus
 from joingate_processors.gate.worker import run_gate
 from joingate_schemas.catalogue_file import builtin_catalogue
 
@@ -15,8 +15,8 @@ TIMEOUT_S = 180
 def _gate(bootstrap: str, prefix: str, data: Path, decisions: int) -> None:
     stop = threading.Event()
 
-    def on_status(status: dict[str, Any]) -> None:
-        if any(one.get("seq", 0) >= decisions for one in status["partitions"].values()):
+    def on_status(status: GateStatus) -> None:
+        if any(one["seq"] >= decisions for one in status["partitions"].values()):
             stop.set()
 
     settings = GateSettings(

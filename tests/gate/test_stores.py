@@ -46,7 +46,7 @@ def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[State]:
     store.close()
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", set(TABLES) - {"seen"})
 def test_a_row_is_found_as_it_was_put_and_gone_once_deleted(state: State, table: str) -> None:
     rows = getattr(state, table)
     assert rows.get("k") is None
@@ -123,11 +123,11 @@ def test_a_changed_deadline_of_a_committed_row_is_the_only_one(tmp_path: Path) -
 
 def test_a_row_changed_often_is_one_change_and_a_member_that_came_and_went_is_none(tmp_path: Path) -> None:
     store = RocksState(tmp_path / "0")
-    for seq in range(5):
-        store.seen.put("k", row("seen", seq=seq))
+    for version in range(5):
+        store.intents.put("k", row("intents", version=version))
     store.open_operations.add("i", "o")
     store.open_operations.remove("i", "o")
-    assert [key for key, _ in store.changes()] == [b"dk"]
+    assert [key for key, _ in store.changes()] == [b"ik"]
     store.commit(Position(seq=5))
     store.open_operations.add("i", "o")
     store.commit(Position(seq=6))
@@ -143,7 +143,8 @@ def test_changes_make_the_same_state_elsewhere_timers_too(tmp_path: Path) -> Non
         here.operations.put("o", row("operations", timer="PERMIT", deadline_at=deadline))
         here.open_operations.add("i", f"o{seq}")
         here.catalogues.put("d", str(seq))
-        changes, position = list(here.changes()), Position(seq=seq, inputs={"proposals": seq})
+        here.seen.put(f"i\x1f{seq}", row("seen", seq=seq))
+        changes, position = [*here.changes(), *here.written_once()], Position(seq=seq, inputs={"proposals": seq})
         there.apply(changes, position)
         here.commit(position)
         assert contents(there) == contents(here)
@@ -245,8 +246,10 @@ def contents(state: MemoryState | RocksState) -> dict[str, object]:
     return {name: state.rows(name) for name in TABLES} | {name: state.entries(name) for name in INDEXES}
 
 
-KEYS = st.sampled_from(["", "a", "b", "a\x1fb", "ä", "c"])
-TABLE_NAMES = st.sampled_from(["intents", "operations", "commitments", "seen", "catalogues"])
+# Few of each, so that runs come back to the same row often.
+KEYS = st.sampled_from(["a", "ä", ""])
+TABLE_NAMES = st.sampled_from(["operations", "commitments", "operations", "seen", "catalogues"])
+CHANGED = ["operations", "commitments", "catalogues"]  # the rows of `seen` are never deleted
 DEADLINES = st.sampled_from([None, 0, 1, 5, 5_000_000_000_000])
 
 
@@ -278,7 +281,7 @@ class TheStoreAgreesWithItsTwin(RuleBasedStateMachine):
         fields = waits if table in ("operations", "commitments") else {}
         self._do(table, "put", key, row(table, intent_id=key, version=version, **fields))
 
-    @rule(table=TABLE_NAMES, key=KEYS)
+    @rule(table=st.sampled_from(CHANGED), key=KEYS)
     def delete(self, table: str, key: str) -> None:
         self._do(table, "delete", key)
 

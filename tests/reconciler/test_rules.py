@@ -226,8 +226,8 @@ def test_each_further_resend_waits_longer(make_request: Make) -> None:
 
 
 def test_where_no_resend_is_left_the_next_capability_waits_for_no_back_off(make_request: Make) -> None:
-    request = make_request(capabilities=["IDEMPOTENT_KEY", "LOOKUP"], attempt=7, fresh=False)
-    assert rules.move(row_of(request), SINCE, POLICY) == rules.Move("LOOK_UP", ASKABLE)
+    request = make_request(capabilities=["IDEMPOTENT_KEY", "LOOKUP"], attempt=7, fresh=False, askable_from=0)
+    assert rules.move(row_of(request), SINCE, POLICY) == rules.Move("LOOK_UP", SINCE)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,14 @@
 Each transaction writes the rows that it changed and one marker, which says how far the ledger then was. Keys carry the
 layout of the rows, so that no release reads the rows of another. Markers share one key and are numbered: compaction
 keeps the latest of what it cleaned and everything after it, so that two markers in a row always differ by one.
+
+Rows that are written once and never again, one a claim, travel in packs: a record each would be most of the topic.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
+from struct import Struct
 from typing import Final
 
 import orjson
@@ -18,7 +22,10 @@ from joingate_processors.gate.tables import Change
 MARKER_KEY: Final = b"marker"
 CANARY_KEY: Final = b"canary"
 """The key of a record that is only ever aborted: a broker or client which shows it can't be trusted with the rest."""
+PACK_TAG: Final = b"\x02"
 _LAYOUT_BYTES: Final = 4
+_SIZES: Final = Struct(">II")
+_PACK_ROWS: Final = 1_000  # of at most some 2 kB each, since ids are bounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +64,22 @@ class ChangelogReader:
         self.marker_offset = 0
         self.trouble = ""
 
-    def take(self, key: bytes | None, value: bytes | None, offset: int) -> Change | None:
-        """The row that a record holds, by its key in the store; None for markers and rows of other layouts."""
+    def take(self, key: bytes | None, value: bytes | None, offset: int) -> list[Change]:
+        """The rows that a record holds, by their keys in the store; none for markers and rows of other layouts."""
         if key == MARKER_KEY:
             self._take_marker(value, offset)
-            return None
+            return []
         if key == CANARY_KEY:
             raise Halted(
                 "This broker, or this client, shows records of aborted transactions to readers of committed ones: a "
                 "record that the gate wrote and aborted on the changelog was read back. Nothing decided here would "
                 "hold; use Apache Kafka itself and a released confluent-kafka."
             )
-        return None if key is None or not key.startswith(self._prefix) else (key[_LAYOUT_BYTES:], value)
+        if key is None or not key.startswith(self._prefix):
+            return []
+        if key.startswith(PACK_TAG, _LAYOUT_BYTES):
+            return unpacked(value or b"")
+        return [(key[_LAYOUT_BYTES:], value)]
 
     def _take_marker(self, value: bytes | None, offset: int) -> None:
         try:
@@ -96,8 +107,35 @@ class ChangelogReader:
         return replace(self.marker.position, changelog_offset=self.marker_offset)
 
 
+def pack_key(marker: int, part: int) -> bytes:
+    """The key of the `part`-th pack of the transaction that ends with this marker; no other pack has it."""
+    return row_prefix() + PACK_TAG + marker.to_bytes(8, "big") + part.to_bytes(4, "big")
+
+
+def packed(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
+    """The rows, as the values of as few records as keep well below what a topic takes."""
+    rest = iter(rows)
+    sizes = _SIZES.pack
+    while chunk := list(islice(rest, _PACK_ROWS)):
+        yield b"".join([part for key, value in chunk for part in (sizes(len(key), len(value)), key, value)])
+
+
+def unpacked(pack: bytes) -> list[Change]:
+    """The rows that `packed` put together."""
+    found: list[Change] = []
+    at = 0
+    while at < len(pack):
+        key_size, value_size = _SIZES.unpack_from(pack, at)
+        key_end = at + _SIZES.size + key_size
+        at, start = key_end + value_size, at + _SIZES.size
+        found.append((pack[start:key_end], pack[key_end:at]))
+    return found
+
+
 def left_over(key: bytes, held: Callable[[bytes], bool]) -> bool:
     """Whether rewriting the changelog must delete this key; `held` says whether the store has a row of it."""
     if key in (MARKER_KEY, CANARY_KEY):
         return False
+    if key.startswith(row_prefix() + PACK_TAG):
+        return True  # a rewriting packs everything anew
     return not (key.startswith(row_prefix()) and held(key[_LAYOUT_BYTES:]))

@@ -95,8 +95,10 @@ class Merge:
         for rank, queue in enumerate(self._queues):
             if queue.readable_to == queue.fetched_to or 0 <= ends(rank) <= queue.fetched_to:
                 continue
-            if queue.awaited_since is None:
+            if queue.entries:
+                queue.awaited_since = None  # it is ahead of the others itself
+            elif queue.awaited_since is None:
                 queue.awaited_since = now_ms
-            if now_ms - queue.awaited_since <= PATIENCE_MS:
+            if queue.awaited_since is None or now_ms - queue.awaited_since <= PATIENCE_MS:
                 bounds.append(queue.latest)
         return min(bounds) if bounds else None

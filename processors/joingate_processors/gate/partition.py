@@ -7,12 +7,21 @@ happened, and the state follows Kafka.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from joingate_processors.gate.changelog import CANARY_KEY, MARKER_KEY, Marker, left_over, row_prefix
+from joingate_processors.gate.changelog import (
+    CANARY_KEY,
+    MARKER_KEY,
+    Marker,
+    left_over,
+    pack_key,
+    packed,
+    row_prefix,
+)
 from joingate_processors.gate.clock import BrokerClock
 from joingate_processors.gate.docket import Docket, Entry, Law
 from joingate_processors.gate.heard import Heard
@@ -21,6 +30,7 @@ from joingate_processors.gate.logs import Halted, Logs
 from joingate_processors.gate.restore import Restore, Restored
 from joingate_processors.gate.settings import GateSettings
 from joingate_processors.gate.store import Position, RocksState, StoreError, state_layout
+from joingate_processors.gate.tables import Change
 from joingate_processors.gate.transactions import Aborted, OnDelivery, Writer, WriterLost, positions_of
 from joingate_schemas.codec import Codec
 from joingate_schemas.registry import RegistryUnavailable
@@ -182,15 +192,29 @@ class Partition:
             for message in chunk
             if (key := message.key()) is not None and left_over(key, self.state.holds_key)
         }
+        rows, once = self.state.everything(), self.state.everything_once()
+        more = True
+        while more:
+            self._begin()
+            some, some_once = list(islice(rows, _REWRITE_CHUNK)), list(islice(once, _REWRITE_CHUNK))
+            self._write_changes(some, some_once)
+            more = bool(some or some_once)
+            self._commit(complete=False)
         self._begin()
-        for written, (key, value) in enumerate(self.state.everything(), start=1):
-            self._send(self._prefix + key, value)
-            if written % _REWRITE_CHUNK == 0:
-                self._commit(complete=False)
-                self._begin()
-        for gone in surplus:
-            self._send(gone, None)
+        for key in surplus:
+            self._produce(self._topics.changelog, None, key)
         self._commit()
+
+    def _write_changes(self, changes: Iterable[Change], written_once: Iterable[tuple[bytes, bytes]]) -> None:
+        """Hand rows over to the changelog: those that are written once in packs, the others one by one."""
+        produce, topic, prefix, number = self._writer.produce, self._topics.changelog, self._prefix, self.number
+        for key, value in changes:
+            try:
+                produce(topic, value, prefix + key, number)
+            except BufferError:
+                self._writer.produce_when_there_is_room(topic, value, prefix + key, number)
+        for part, pack in enumerate(packed(written_once)):
+            self._produce(topic, pack, pack_key(self.position.marker + 1, part))
 
     def _first_transactions(self) -> None:
         """Make the new epoch known, which also tells the broker's time, and then, if need be, the catalogue."""
@@ -273,8 +297,7 @@ class Partition:
         before, state = self.position, self.state
         # 1. Rows that changed go to the changelog, after the decisions that changed them.
         #    A crash: an open transaction, which whoever takes over aborts. Nobody sees it; the claims are read again.
-        for key, value in state.changes():
-            self._send(self._prefix + key, value)
+        self._write_changes(state.changes(), state.written_once())
         for row in self._docket.commitments.values():
             self._produce(self._topics.commitments, self._codec.encode(row), row.commitment_id.encode())
         # 2. The marker says how far ledger and input are with this transaction; it is its last record.
@@ -300,9 +323,6 @@ class Partition:
         state.commit(self.position)
         if self._marker_at is not None:
             self.clock.sample(marked, self._marker_at[1])
-
-    def _send(self, key: bytes, value: bytes | None) -> None:
-        self._produce(self._topics.changelog, value, key)
 
     def _produce(self, topic: str, value: bytes | None, key: bytes, heard: OnDelivery | None = None) -> None:
         try:

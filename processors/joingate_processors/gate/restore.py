@@ -9,6 +9,7 @@ import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from confluent_kafka import Message
 
@@ -115,7 +116,7 @@ class Restore:
         start = self._logs.starts([self._changelog])[self._changelog]
         for chunk in self._logs.read(self._changelog, start):
             taken = [reader.take(message.key(), message.value(), _offset(message)) for message in chunk]
-            self._state.apply([change for change in taken if change is not None], Position(layout=_UNFINISHED))
+            self._state.apply(chain.from_iterable(taken), Position(layout=_UNFINISHED))
         position = reader.position()
         if position is None:
             self._wipe(f"{reader.trouble}, so the ledger is folded from its first record")

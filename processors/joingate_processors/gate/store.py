@@ -10,6 +10,7 @@ Tables, indexes and deadlines by themselves are in tables.py.
 import hashlib
 import logging
 import shutil
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,7 @@ log = logging.getLogger("joingate.gate")
 STATE_FORMAT: Final = 1
 # Rows that are hardly ever asked for again: kept in the cache, they would only push others out.
 _UNCACHED: Final = ("seen", "holds")
+_WRITTEN_ONCE: Final = "seen"
 _POSITION: Final = b"\x00position"
 _FOREVER: Final = 1 << 63
 
@@ -100,8 +102,8 @@ class RocksState:
     """
 
     __slots__ = (
-        *TABLES, *INDEXES, "_batch", "_cache_rows", "_db", "_indexes", "_path", "_tables", "_timed",
-        "_timers", "_write_options", "position",
+        *TABLES, *INDEXES, "_asked", "_asked_once", "_batch", "_cache_rows", "_db", "_indexes", "_path", "_tables",
+        "_timed", "_timers", "_write_options", "position",
     )  # fmt: skip
 
     def __init__(self, path: Path, cache_rows: int = 200_000) -> None:
@@ -142,7 +144,11 @@ class RocksState:
         self._tables: dict[str, RocksTable[object]] = {name: getattr(self, name) for name in TABLES}
         self._indexes: dict[str, RocksIndex] = {name: getattr(self, name) for name in INDEXES}
         self._timed: dict[str, TimedRocksTable[object]] = {name: getattr(self, name) for name in TIMED_TABLES}
-        self._batch: WriteBatch | None = None  # this transaction's changes, once they were asked for
+        self._new_batch()
+
+    def _new_batch(self) -> None:
+        self._batch = WriteBatch(raw_mode=True)  # what this transaction writes, as far as it was asked for
+        self._asked = self._asked_once = False
 
     def _read_position(self) -> Position:
         value = self._db.get(_POSITION)
@@ -151,29 +157,41 @@ class RocksState:
     # --- transactions
 
     def changes(self) -> Iterator[Change]:
-        """This transaction's changes of rows and indexes, each key once, as the changelog carries them.
+        """This transaction's changes of rows and indexes, each key once, but for those in `written_once`.
 
         To be read to the end, once. Each is encoded as it is asked for and goes into RocksDB's batch at the same time,
         so that no list of them is ever held.
         """
-        assert self._batch is None, "the changes of a transaction are asked for once"
-        batch = self._batch = WriteBatch(raw_mode=True)
-        for table in self._tables.values():
-            yield from table.changes(batch)
+        assert not self._asked, "the changes of a transaction are asked for once"
+        self._asked = True
+        for name, table in self._tables.items():
+            if name != _WRITTEN_ONCE:
+                yield from table.changes(self._batch)
         for index in self._indexes.values():
-            yield from index.changes(batch)
+            yield from index.changes(self._batch)
+
+    def written_once(self) -> Iterator[tuple[bytes, bytes]]:
+        """This transaction's rows of the table whose rows are never changed nor deleted: one a claim.
+
+        To be read to the end, once, like `changes`.
+        """
+        assert not self._asked_once, "the changes of a transaction are asked for once"
+        self._asked_once = True
+        for key, value in self._tables[_WRITTEN_ONCE].changes(self._batch):
+            assert value is not None, "a claim that was decided is never forgotten"
+            yield key, value
 
     def commit(self, position: Position) -> None:
         """Write this transaction's changes and `position`, all or nothing.
 
         Raises `StoreError` if the disk does not take it; the store must then be closed.
         """
-        if self._batch is None:
-            for _ in self.changes():
-                pass
-        assert self._batch is not None, "asking for the changes makes the batch"
+        if not self._asked:
+            deque(self.changes(), maxlen=0)
+        if not self._asked_once:
+            deque(self.written_once(), maxlen=0)
         self._write(self._batch, position)
-        self._batch = None
+        self._new_batch()
         cached = 0
         for name, table in self._tables.items():
             table.committed()
@@ -200,7 +218,7 @@ class RocksState:
             table.drop()
         for index in self._indexes.values():
             index.drop()
-        self._batch = None
+        self._new_batch()
 
     # --- timers
 
@@ -260,10 +278,15 @@ class RocksState:
         return self._indexes[index].entries()
 
     def everything(self) -> Iterator[Change]:
-        """Every row and every member that is committed, as changes: what a changelog must hold."""
-        for tag in (*TABLE_TAGS.values(), *INDEX_TAGS.values()):
-            for key, value in scan(self._db, tag):
-                yield tag + key, value
+        """Every row and every member that is committed: with `everything_once`, what a changelog must hold."""
+        for name, tag in {**TABLE_TAGS, **INDEX_TAGS}.items():
+            if name != _WRITTEN_ONCE:
+                yield from ((tag + key, value) for key, value in scan(self._db, tag))
+
+    def everything_once(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every committed row of the table whose rows are never changed."""
+        tag = TABLE_TAGS[_WRITTEN_ONCE]
+        return ((tag + key, value) for key, value in scan(self._db, tag))
 
     def holds_key(self, key: bytes) -> bool:
         """Whether a row or member of that key, as in a change, is committed."""

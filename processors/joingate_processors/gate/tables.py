@@ -10,10 +10,9 @@ from operator import itemgetter
 from typing import Final, Generic, Protocol, TypeVar
 
 import orjson
-from rocksdict import Rdict, WriteBatch
+from rocksdict import Rdict, ReadOptions, WriteBatch
 
 from joingate_processors.law.arrival import Due
-from joingate_processors.law.memory import due_of
 from joingate_processors.law.state import TABLES, TIMED_TABLES
 from joingate_schemas.record import from_datum
 
@@ -159,27 +158,14 @@ class TimedRocksTable(RocksTable[Row]):
 
     def changes(self, batch: WriteBatch) -> Iterator[Change]:
         """As in any table; the timers that follow from it go into `batch` too, but not out: they can be made again."""
-        kind, change, young = self._kind, self._timers.change, self._young
+        change, young = self._timers.change, self._young
         for key, before in self._touched.items():
-            change(due_of(kind, key, before), due_of(kind, key, young[key]), batch)
+            change(self._kind, key, before, young[key], batch)
         return super().changes(batch)
 
     def apply(self, key: str, value: bytes | None, batch: WriteBatch) -> None:
         """Put into `batch` what becomes of the timers when `key` has the encoded row `value` from here on."""
-        after = None if value is None else self.decode(value)
-        self._timers.change(due_of(self._kind, key, self._load(key)), due_of(self._kind, key, after), batch)
-
-    def put(self, key: str, row: Row) -> None:
-        """Make `row` the row of `key`: until `drop`, or for good with `commit`."""
-        if key not in self._touched:
-            self._touched[key] = self._young[key]
-        self._young[key] = row
-
-    def delete(self, key: str) -> None:
-        """Forget the row of `key`, if there is one."""
-        if key not in self._touched:
-            self._touched[key] = self._young[key]
-        self._young[key] = None
+        self._timers.change(self._kind, key, self._load(key), None if value is None else self.decode(value), batch)
 
 
 class RocksIndex:
@@ -251,15 +237,18 @@ class RocksIndex:
 
 
 def scan(db: Rdict, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-    """Keys that begin with `prefix`, the prefix left off, and their values, in order, from `prefix + start` on."""
-    iterator = db.iter()
+    """Keys that begin with `prefix`, the prefix left off, and their values, in order, from `prefix + start` on.
+
+    `prefix` ends with a byte below 255, as every tag, length and text in UTF-8 does here.
+    """
+    options = ReadOptions()
+    # Without a bound, looking for what is not there walks over everything that was deleted behind it.
+    options.set_iterate_upper_bound(prefix[:-1] + bytes([prefix[-1] + 1]))
+    iterator = db.iter(options)
     iterator.seek(prefix + start)
     skip = len(prefix)
     while iterator.valid():
-        key = iterator.key()
-        if not key.startswith(prefix):
-            return
-        yield key[skip:], iterator.value()
+        yield iterator.key()[skip:], iterator.value()
         iterator.next()
     iterator.status()
 
@@ -274,11 +263,6 @@ class RocksTimers:
         # Nothing lies below the floor. Fired timers leave tombstones behind, and scanning from the floor skips them.
         self._floor = b""
 
-    @staticmethod
-    def key_of(due: Due) -> bytes:
-        """The key of `due`, without the index's tag."""
-        return (due.due_at + TIME_BIAS).to_bytes(8, "big") + f"{due.subject_kind}\x00{due.key}".encode()
-
     def scan(self) -> Iterator[Due]:
         """Every deadline that is written, earliest first."""
         lowest = True
@@ -288,13 +272,19 @@ class RocksTimers:
             kind, _, subject = key[8:].decode().partition("\x00")
             yield Due(int.from_bytes(key[:8], "big") - TIME_BIAS, kind, subject, timer.decode())
 
-    def change(self, before: Due | None, after: Due | None, batch: WriteBatch) -> None:
-        """Put into `batch` what turns the entry `before` into `after`."""
-        if before == after:
+    def change(self, subject_kind: str, key: str, before: object, after: object, batch: WriteBatch) -> None:
+        """Put into `batch` what becomes of the deadline of `key`, whose row was `before` and is `after` (None: none)."""
+        was = None if before is None else before.deadline_at  # type: ignore[attr-defined]  # rows of timed tables
+        now = None if after is None else after.deadline_at  # type: ignore[attr-defined]
+        if was is None and now is None:
             return
-        if before is not None:
-            batch.delete(TIMER_TAG + self.key_of(before))
-        if after is not None:
-            key = self.key_of(after)
-            batch.put(TIMER_TAG + key, after.timer.encode())
-            self._floor = min(self._floor, key)
+        if was == now and before.timer == after.timer:  # type: ignore[attr-defined]
+            return
+        subject = f"{subject_kind}\x00{key}".encode()
+        if was is not None:
+            batch.delete(TIMER_TAG + (was + TIME_BIAS).to_bytes(8, "big") + subject)
+        if now is not None:
+            at = (now + TIME_BIAS).to_bytes(8, "big") + subject
+            batch.put(TIMER_TAG + at, after.timer.encode())  # type: ignore[attr-defined]
+            if at < self._floor:
+                self._floor = at
