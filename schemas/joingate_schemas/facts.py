@@ -276,6 +276,7 @@ class CompensationRequested:
     by: str | None
     gate: str
     reason: str
+    deadline_at: int | None
 
 
 @record

@@ -81,8 +81,10 @@ def _check_dues(state: MemoryState) -> None:
 
 def _check_operation(operation: Operation) -> None:
     waits = operation.deadline_at is not None
-    assert waits == (operation.status in OPEN_OPERATION), operation
     assert (operation.timer == "NONE") is not waits, operation
+    # After an ending nothing is waited for, but for the human gate that was asked to undo it.
+    asked = operation.status == "SETTLED" and operation.compensating and operation.timer == "ESCALATION"
+    assert waits == (operation.status in OPEN_OPERATION or asked), operation
     assert operation.permit_attempt <= operation.attempt, operation
     assert (operation.first_permit_at is None) == (operation.permits == 0), operation
     assert len(set(operation.permitted)) == len(operation.permitted), f"an attempt was permitted twice: {operation}"

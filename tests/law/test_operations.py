@@ -7,6 +7,7 @@ from joingate_schemas.ids import operation_id
 
 from .catalogues import varied, without_keys
 from .driver import INTENT, Court, step
+from .invariants import rows
 from .scenes import doubted, opened, permitted, settled
 
 DAY_MS = 86_400_000
@@ -350,6 +351,19 @@ def test_a_look_is_too_early_until_what_was_permitted_has_landed(court: Court) -
 
 
 # --- compensation ----------------------------------------------------------------------------------------------------
+
+
+def test_a_human_gate_is_reminded_until_it_decides(court: Court) -> None:
+    settled(court)
+    assert court.abort("s1").reason == "COMPENSATION"
+    before = court.op("s1")
+    court.advance(86_400_000)
+    assert court.op("s1").deadline_at == (before.deadline_at or 0) + 86_400_000
+    assert "OVERDUE" in {orphan.kind for orphan in rows(court.state, "orphans")}
+    assert court.op("s1").status == "SETTLED", "silence decides nothing"
+    court.override("OPERATION", court.op("s1").operation_id, "COMPENSATED")
+    assert court.op("s1").deadline_at is None
+    assert "OVERDUE" not in {orphan.kind for orphan in rows(court.state, "orphans")}, "the cause is gone"
 
 
 def test_a_late_abort_runs_the_compensating_action_and_the_join_waits_for_it(court: Court) -> None:

@@ -187,7 +187,9 @@ def test_evidence_effects_and_approvals_are_kept_beside_the_state(planned: Any) 
             operation_id=op, intent_id=INTENT, principal="ann", digest="digest", granted=True, expires_at=5
         ),
         f.EffectRecorded(operation_id=op, intent_id=INTENT, attempt=1, external_id="msg-0", evidence=["x"], stray=True),
-        f.CompensationRequested(operation_id=op, intent_id=INTENT, by=None, gate="operations", reason="late abort"),
+        f.CompensationRequested(
+            operation_id=op, intent_id=INTENT, by=None, gate="operations", reason="late abort", deadline_at=None
+        ),
     )
     row = only(planned.rows(), "operations")
     assert row["status"] == "STAGED"

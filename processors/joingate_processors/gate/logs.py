@@ -89,7 +89,7 @@ class Logs:
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 100,
+                "fetch.wait.max.ms": 10,  # the end is told by a fetch that finds nothing
             },
             logger=log,
         )

@@ -128,6 +128,10 @@ class Partition:
                 "bootstrap.servers": settings.bootstrap_servers,
                 "transactional.id": name,
                 "transaction.timeout.ms": settings.transaction_timeout_ms,
+                # The broker is busy ending a transaction for a millisecond or two when the next one calls: with the
+                # client's own back-off of 100 ms, every other transaction would take that long.
+                "retry.backoff.ms": 5,
+                "retry.backoff.max.ms": 100,
                 "linger.ms": 5,  # within a transaction only: its commit sends what is left at once
                 "compression.type": "lz4",
                 "message.max.bytes": RECORD_BYTES_MAX,

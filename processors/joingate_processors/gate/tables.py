@@ -156,6 +156,18 @@ class TimedRocksTable(RocksTable[Row]):
         self._kind = TIMED_TABLES[name]
         self._timers = timers
 
+    def put(self, key: str, row: Row) -> None:
+        """Make `row` the row of `key`: until `drop`, or for good with `commit`."""
+        if key not in self._touched:
+            self._touched[key] = self._young[key]
+        self._young[key] = row
+
+    def delete(self, key: str) -> None:
+        """Forget the row of `key`, if there is one."""
+        if key not in self._touched:
+            self._touched[key] = self._young[key]
+        self._young[key] = None
+
     def changes(self, batch: WriteBatch) -> Iterator[Change]:
         """As in any table; the timers that follow from it go into `batch` too, but not out: they can be made again."""
         change, young = self._timers.change, self._young
@@ -273,7 +285,7 @@ class RocksTimers:
             yield Due(int.from_bytes(key[:8], "big") - TIME_BIAS, kind, subject, timer.decode())
 
     def change(self, subject_kind: str, key: str, before: object, after: object, batch: WriteBatch) -> None:
-        """Put into `batch` what becomes of the deadline of `key`, whose row was `before` and is `after` (None: none)."""
+        """Put into `batch` what becomes of the deadline of `key`, whose row was `before` and is `after`, or None."""
         was = None if before is None else before.deadline_at  # type: ignore[attr-defined]  # rows of timed tables
         now = None if after is None else after.deadline_at  # type: ignore[attr-defined]
         if was is None and now is None:

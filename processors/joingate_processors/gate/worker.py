@@ -196,7 +196,7 @@ class Worker:
             return 0.0
         if self._ends.waiting or not all(seat.merge.empty for seat in self._seats.values()):
             return 0.002
-        wait_s = _IDLE_WAIT_S
+        wait_s = _IDLE_WAIT_S if self._assigned else 0.02  # what the group gives comes in the midst of a wait
         for seat in self._seats.values():
             if seat.opening is not None:
                 wait_s = min(wait_s, 0.01)

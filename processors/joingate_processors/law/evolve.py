@@ -57,7 +57,9 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             _operation(state, fact.operation_id, status="COMPENSATED", compensated_by=fact.by, timer="NONE",
                        deadline_at=None)  # fmt: skip
         case f.CompensationRequested():
-            _operation(state, fact.operation_id, compensating=True)
+            # Only a human gate is waited for here: a compensating operation has deadlines of its own.
+            _operation(state, fact.operation_id, compensating=True, deadline_at=fact.deadline_at,
+                       timer="NONE" if fact.deadline_at is None else "ESCALATION")  # fmt: skip
         case f.ApprovalRecorded():
             _approval(state, fact)
         case f.CommitmentProposed():

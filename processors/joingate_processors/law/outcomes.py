@@ -323,8 +323,10 @@ def _abort_settled(case: Case, claim: c.Abort, operation: Operation, attempt: in
     reason = claim.error or "late abort"
     by, facts = _undo(case, operation, undone_by, reason, claim.evidence)
     gate = "" if by is not None else action.human_gate if action is not None else "operations"
-    wish = f.CompensationRequested(operation_id=operation_id, intent_id=operation.intent_id, by=by, gate=gate,
-                                   reason=reason)  # fmt: skip
+    wish = f.CompensationRequested(
+        operation_id=operation_id, intent_id=operation.intent_id, by=by, gate=gate, reason=reason,
+        deadline_at=None if by is not None else case.now + REMINDER_MS,
+    )  # fmt: skip
     detail = f"the human gate {gate} decides" if by is None else f"operation {by} undoes it"
     return Ruling("COMPENSATE", "COMPENSATION", detail, operation_id, status, [wish, *facts])
 

@@ -51,6 +51,7 @@ def _operation(case: Case, claim: c.Override) -> Ruling:
                                         by=f"{claim.principal}: {claim.evidence[0]}")]  # fmt: skip
     else:
         refuse("ILLEGAL_TRANSITION", f"{status} can't be overridden to {claim.to}", identity, status)
+    facts += commitments.cleared(case, operation.intent_id, identity, ("OVERDUE",), "a person decided")
     return Ruling("ACCEPTED", "OK", f"overridden by {claim.principal}: {claim.reason}", identity, claim.to, facts)
 
 

@@ -51,6 +51,8 @@ def _operation(case: Case, operation: Operation) -> Ruling:
         case "PERMIT":
             facts = outcomes.doubt(case, operation, operation.attempt, "silence after the permit", [])
             return _ruled(operation, "IN_DOUBT", "silence after the permit", facts)
+        case "ESCALATION" if operation.status == "SETTLED":
+            return _human_gate_reminded(case, operation)
         case "IN_DOUBT" | "ESCALATION":
             task = (
                 f"settle {operation.action} of {operation.business_key or operation.intent_id} (key "
@@ -61,6 +63,20 @@ def _operation(case: Case, operation: Operation) -> Ruling:
             refuse("ALREADY_RESOLVED", f"an operation has no timer {operation.timer}", operation.operation_id)
         case _:
             assert_never(operation.timer)
+
+
+def _human_gate_reminded(case: Case, operation: Operation) -> Ruling:
+    """A person was asked to undo it and has not said anything yet: an incident, and asked again."""
+    action = case.action_of(operation)
+    gate = action.human_gate if action is not None else "operations"
+    facts: list[AnyFact] = [
+        f.CompensationRequested(operation_id=operation.operation_id, intent_id=operation.intent_id, by=None, gate=gate,
+                                reason="reminder", deadline_at=case.now + REMINDER_MS),
+        raise_orphan(case, "OVERDUE", "OPERATION", operation.operation_id, operation.intent_id,
+                     f"the human gate {gate} has not decided on its compensation",
+                     "undo it and override to COMPENSATED, or keep it and override to SETTLED"),
+    ]  # fmt: skip
+    return _ruled(operation, operation.status, f"the human gate {gate} is reminded", facts)
 
 
 def _hold_passed(case: Case, operation: Operation) -> Ruling:
