@@ -377,4 +377,4 @@ def _murmur2(key: bytes) -> int:
 
 def partition_for(key: bytes, partitions: int) -> int:
     """The partition, of `partitions`, to which Java's producer, and librdkafka's murmur2_random, send this key."""
-    return (_murmur2(key) & 0x7FFFFFFF) % partitions
+    return (_murmur2(key) & 0x7FFFFFFF) % partitions if partitions > 1 else 0

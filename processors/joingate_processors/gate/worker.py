@@ -95,6 +95,7 @@ class Worker:
         self._away_since = 0
         self._busy = False
         self._consumer = self._new_consumer()
+        self._group: object = None
 
     def _new_consumer(self) -> Consumer:
         settings = self._settings
@@ -321,6 +322,8 @@ class Worker:
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         """The group gave us these. Those that we had before go on; the others are taken over in the background."""
         self._owned = {one.partition for one in given}
+        # Asked for once a rebalance: the call holds up the whole process for a second or two when it comes badly.
+        self._group = consumer.consumer_group_metadata()
         for number in [number for number in self._seats if number not in self._owned]:
             self._vacate(self._seats.pop(number))
         for number in sorted(self._owned - self._seats.keys()):
@@ -331,7 +334,7 @@ class Worker:
         vacated = threading.Event()
         partition = Partition(
             number, self._settings, self._topics, self._codec, self._law,
-            self._consumer.consumer_group_metadata, lambda: vacated.is_set() or self._stop.is_set(),
+            lambda: self._group, lambda: vacated.is_set() or self._stop.is_set(),
         )  # fmt: skip
         return _Seat(partition, vacated)
 

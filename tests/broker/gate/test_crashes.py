@@ -192,10 +192,11 @@ def test_a_gate_without_its_store_restores_the_same_state(
     shutil.rmtree(desk.directory / "gate")
     if "changelog" in lost:
         make_anew(desk, desk.topics.changelog, tools.wait_for)
-    with desk.gate():
+    with desk.gate() as gate:
         desk.send(tools.cancel("acme/refund/0", "afterwards"))
         desk.flush()
         desk.await_claims(121)
+        tools.wait_for(lambda: gate.states() == ["RUNNING"] * 2, "both partitions to be restored")
     quarantined = [one for one in desk.ledger() if one.claim_type == "ClaimQuarantined"]
     assert len(quarantined) == 1
     assert ("is rewritten" in caplog.text) == ("changelog" in lost)
