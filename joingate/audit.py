@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from joingate.faults import FaceError
+from joingate.faults import MALFORMED, FaceError
 from joingate.ledger import ASK_S, Entry, LedgerReader
 from joingate.settings import Settings
 from joingate_processors.forensics.checker import Checker
@@ -21,10 +21,11 @@ from joingate_processors.law.judge import fold, judge
 from joingate_processors.law.memory import MemoryState
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.catalogue_file import builtin_catalogue, catalogue_from_json
-from joingate_schemas.claims import AnyClaim
+from joingate_schemas.claims import AnyClaim, Override
 from joingate_schemas.codec import Codec, Undecodable
 from joingate_schemas.decisions import ClaimTopic, Decision
 from joingate_schemas.facts import CatalogueLoaded, HoldOpened
+from joingate_schemas.record import changed
 
 _SPEAKER_ON = {topic: speaker for speaker, topic in TOPIC_OF.items()}
 _SHOWN_MAX = 20
@@ -115,7 +116,11 @@ class _Audit:
                 return self._heard(fact.held_claim, cast(ClaimTopic, fact.topic), fact.offset, fact.appended_at)
         if not decision.claim:
             return None
-        return self._heard(decision.claim, decision.topic, decision.offset, decision.appended_at)
+        arrival = self._heard(decision.claim, decision.topic, decision.offset, decision.appended_at)
+        if isinstance(arrival.claim, Override) and decision.reason == "MALFORMED":
+            # Mended bytes that are no claim for the partition were kept from the law, which then had none to go by.
+            arrival = changed(arrival, claim=changed(arrival.claim, replacement=None))
+        return arrival
 
     def _heard(self, raw: bytes, topic: ClaimTopic, offset: int, appended_at: int) -> Arrival:
         claim = cast(AnyClaim, self._codec.decode(raw))
@@ -134,21 +139,48 @@ def _disagreement(entry: Entry, again: Decision) -> str:
 # --- replay ----------------------------------------------------------------------------------------------------------
 
 
-def write_ledger(settings: Settings, partition: int, intent: str | None) -> Iterator[dict[str, Any]]:
-    """Each decision as `simulate` prints it. Raises FaceError."""
-    with LedgerReader(settings, partition=partition) as ledger:
+def write_ledger(settings: Settings, partition: int | None, intent: str | None) -> Iterator[dict[str, Any]]:
+    """Each decision as `simulate` prints it. Raises FaceError, also where there is none."""
+    with LedgerReader(settings, partition=partition, key=intent or "") as ledger:
+        number = _the_one(ledger)
+        found = False
         for entry in ledger.to_end():
             if intent is None or entry.decision.intent_id == intent:
+                found = True
                 yield decision_object(entry.decision, None)
+    if not found:
+        raise _nothing(number, intent)
 
 
-def write_trace(settings: Settings, partition: int, intent: str | None) -> Iterator[dict[str, Any] | None]:
-    """The trace's lines; None for a record that is gone from its topic. Raises FaceError."""
-    with LedgerReader(settings, partition=partition) as ledger:
+def _the_one(ledger: LedgerReader) -> int:
+    if len(ledger.reads) > 1:
+        raise FaceError(
+            f"The ledger has {len(ledger.reads)} partitions, each with clock and order of its own: "
+            "say which with --partition, or ask for one intent with --intent.",
+            MALFORMED,
+        )
+    return ledger.reads[0]
+
+
+def _nothing(partition: int, intent: str | None) -> FaceError:
+    if intent is None:
+        return FaceError(f"Partition {partition} of the ledger has no decision yet.")
+    return FaceError(f"Partition {partition} of the ledger has nothing about the intent {intent}: see how it is spelt.")
+
+
+def write_trace(settings: Settings, partition: int | None, intent: str | None) -> Iterator[dict[str, Any] | None]:
+    """The trace's lines; None for a record that is gone from its topic. Raises FaceError, also where there is none.
+
+    Without a partition it is the one that the intent is on, or the ledger's only one.
+    """
+    with LedgerReader(settings, partition=partition, key=intent or "") as ledger:
+        number = _the_one(ledger)
         entries = [one for one in ledger.to_end() if intent is None or one.decision.intent_id == intent]
         codec = ledger.codec
+    if not entries:
+        raise _nothing(number, intent)
     heard = [one for entry in entries for one in _heard_by(entry.decision)]
-    there = _read_intake(settings, partition, {(one.topic, one.offset) for one in heard if one.raw is None})
+    there = _read_intake(settings, number, {(one.topic, one.offset) for one in heard if one.raw is None})
     told: set[tuple[str, int]] = set()
     for one in heard:
         if (one.topic, one.offset) in told:

@@ -5,12 +5,24 @@ from joingate.settings import Settings
 from joingate_schemas.canary import CanaryFailed, LeakyBroker, fly_canary
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.codec import Codec
-from joingate_schemas.topics import TopicMismatch, TopicsUnavailable, publish_schemas
+from joingate_schemas.topics import TopicMismatch, TopicSpec, TopicsUnavailable, publish_schemas
 
 
 def executors_of(catalogue: Catalogue) -> list[str]:
     """Everyone who gets commands, sorted."""
     return sorted({action.executor for action in catalogue.actions.values()})
+
+
+def every_topic(settings: Settings, catalogue: Catalogue) -> list[TopicSpec]:
+    """Every topic as it should be, sorted by name: the gate's, the canary's, and those that the reconciler makes."""
+    from joingate_processors.reconciler.own_topics import specs as reconcilers
+
+    made = [
+        *settings.topics.specs(settings.partitions, executors_of(catalogue)),
+        *reconcilers(settings.prefix, settings.partitions),
+        TopicSpec(f"{settings.prefix}canary", 1, {"cleanup.policy": "delete", "retention.ms": "3600000"}, ()),
+    ]
+    return sorted(made, key=lambda spec: spec.name)
 
 
 def create_topics(settings: Settings, catalogue: Catalogue) -> list[str]:

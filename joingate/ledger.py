@@ -18,7 +18,7 @@ from joingate_schemas.codec import Codec, Undecodable
 from joingate_schemas.decisions import Decision
 from joingate_schemas.guard import LedgerFault, LedgerGuard
 from joingate_schemas.registry import RegistryUnavailable
-from joingate_schemas.topics import TopicsUnavailable, read_schemas
+from joingate_schemas.topics import TopicsUnavailable, partition_for, read_schemas
 
 ASK_S = 10.0
 _SETTLING = frozenset(
@@ -47,8 +47,10 @@ class LedgerReader:
     Raises FaceError: from the start when the topic or the broker is not there, later when a record can't be believed.
     """
 
-    def __init__(self, settings: Settings, *, from_end: bool = False, partition: int | None = None) -> None:
-        """`from_end`: only what is decided from now on. `partition`: only this one."""
+    def __init__(
+        self, settings: Settings, *, from_end: bool = False, partition: int | None = None, key: str = ""
+    ) -> None:
+        """`from_end`: only what is decided from now on. `partition`: only this one; else `key`: only the key's own."""
         self._settings = settings
         self._topic = settings.topics.ledger
         self.codec = Codec(settings.registry_url)
@@ -67,12 +69,12 @@ class LedgerReader:
             }
         )
         try:
-            self._begin(from_end, partition)
+            self._begin(from_end, partition, key)
         except BaseException:
             self._consumer.close()
             raise
 
-    def _begin(self, from_end: bool, only: int | None) -> None:
+    def _begin(self, from_end: bool, only: int | None, key: str) -> None:
         servers = self._settings.bootstrap_servers
         try:
             found = self._consumer.list_topics(timeout=ASK_S).topics.get(self._topic)
@@ -84,6 +86,8 @@ class LedgerReader:
             self.partitions = len(found.partitions)
             if only is not None and only not in found.partitions:
                 raise FaceError(f"The ledger has {self.partitions} partitions, and so no partition {only}.")
+            if only is None and key:
+                only = partition_for(key.encode(), self.partitions)
             wanted = sorted(found.partitions) if only is None else [only]
             starts = [self._start(number, from_end) for number in wanted]
         except KafkaException as error:
@@ -98,6 +102,7 @@ class LedgerReader:
             for number in wanted
         }
         self._consumer.assign(starts)
+        self.reads = tuple(wanted)
         self.at_end: set[int] = set()
 
     def _start(self, partition: int, from_end: bool) -> TopicPartition:

@@ -103,7 +103,7 @@ class LiveGate:
                     return entry.decision
         raise FaceError(
             f"Line {self.cause}: no decision within {self._wait_s:g} s. See that a gate runs on the topics "
-            f"{self._settings.prefix}* at {self._settings.bootstrap_servers}."
+            f"{self._settings.prefix}* at {self._settings.bootstrap_servers}: `joingate status` tells of a halted one."
         )
 
     def _claim(self, raw: bytes) -> AnyClaim | None:

@@ -142,6 +142,7 @@ def run_serve(
     settings: Settings, stop: threading.Event, reporter: Reporter, *, read_only: bool, rebuild: bool = False
 ) -> None:
     """Answer over HTTP until told to stop; fold the ledger too, unless `read_only` (another process does that)."""
+    from joingate.gate_file import read_gate, status_file
     from joingate_projections.api import serve
     from joingate_projections.reader import StoreReader
     from joingate_projections.store import ProjectionStore
@@ -160,8 +161,12 @@ def run_serve(
         def ready(url: str) -> None:
             reporter.say("SERVING", url, ready=True, url=url)
 
+        def gate() -> dict[str, Any] | None:
+            report = read_gate(status_file(settings))
+            return None if report is None else report.row()
+
         # The server takes the signals over while it runs, and hands them on to our handlers when it has ended.
-        serve(StoreReader(store), settings.host, settings.port, ready)
+        serve(StoreReader(store), settings.host, settings.port, ready, gate)
     except SystemExit as error:
         raise FaceError(
             f"The API can't listen on {settings.host}:{settings.port}: another process has it, or may not. "
@@ -191,7 +196,9 @@ def _fold_beside(
 
 def run_reconcile(settings: Settings, stop: threading.Event, reporter: Reporter) -> None:
     """Ask systems of record about what is in doubt, until told to stop."""
-    from joingate_processors.reconciler import ReconcilerSettings, ReconcilerStatus, run_reconciler
+    from joingate_processors.reconciler import Policy, ReconcilerSettings, ReconcilerStatus, run_reconciler
+
+    catalogue = find_catalogue(settings.catalogue)
 
     def tell(status: ReconcilerStatus) -> None:
         reporter.say(
@@ -203,7 +210,9 @@ def run_reconcile(settings: Settings, stop: threading.Event, reporter: Reporter)
             bootstrap_servers=settings.bootstrap_servers,
             state_dir=folder(settings, "reconciler"),
             prefix=settings.prefix,
+            client=settings.client,
             downstreams=settings.downstreams,
+            policy=Policy(backoffs_ms={name: one.lookup_backoff_ms for name, one in catalogue.downstreams.items()}),
             registry_url=settings.registry_url,
         ),
         stop,

@@ -5,17 +5,21 @@ Kafka deployment read too. What is given on the command line goes before the env
 """
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasChoices, Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from joingate.faults import MALFORMED, FaceError
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.catalogue_file import CatalogueError, builtin_catalogue, load_catalogue
 from joingate_schemas.topics import PARTITIONS_DEFAULT, Topics
+
+PORT_MAX = 65_535
 
 
 def _state_dir() -> Path:
@@ -25,7 +29,10 @@ def _state_dir() -> Path:
 class Settings(BaseSettings):
     """Everything that a process can be told by its environment."""
 
-    model_config = SettingsConfigDict(env_prefix="JOINGATE_", extra="ignore", frozen=True, populate_by_name=True)
+    # What is set to nothing counts as not set, as in most shells' scripts.
+    model_config = SettingsConfigDict(
+        env_prefix="JOINGATE_", extra="ignore", frozen=True, populate_by_name=True, env_ignore_empty=True
+    )
 
     bootstrap_servers: str = Field(
         default="127.0.0.1:9092",
@@ -48,6 +55,10 @@ class Settings(BaseSettings):
     data_dir: Path = Field(
         default_factory=_state_dir, description="Where processes keep their state, each in a folder of its own."
     )
+    gate_status: Path | None = Field(
+        default=None,
+        description="The gate's status file, for `serve` and `status`; else gate/status.json in the data folder.",
+    )
     catalogue: str = Field(
         default="builtin", min_length=1, description="A catalogue's file, or `builtin`, or `demo` (as `up` uses it)."
     )
@@ -55,8 +66,21 @@ class Settings(BaseSettings):
         default_factory=dict, description="Where the reconciler asks: base URL by downstream, as JSON."
     )
     host: str = Field(default="127.0.0.1", description="The address that HTTP servers of this process listen on.")
-    port: int = Field(default=8080, ge=0, le=65_535, description="The API's port; 0 takes a free one.")
+    port: int = Field(default=8080, ge=0, le=PORT_MAX, description="The API's port; 0 takes a free one.")
     api_url: str = Field(default="http://127.0.0.1:8080", description="Where `status` and `explain` ask.")
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _addresses(cls, text: str) -> str:
+        for address in text.split(","):
+            host, colon, port = address.strip().rpartition(":")
+            if not colon or not host.rpartition("://")[2] or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
+                raise PydanticCustomError(
+                    "address",
+                    "{address} is no host:port with a port from 1 to 65535; an example is 127.0.0.1:9092",
+                    {"address": address.strip() or "nothing between commas"},
+                )
+        return text
 
     @property
     def topics(self) -> Topics:
@@ -92,6 +116,21 @@ def _variable(name: str) -> str:
 def variables() -> Mapping[str, str]:
     """What each environment variable is for, by its name; for the documentation."""
     return {_variable(name): field.description or "" for name, field in Settings.model_fields.items()}
+
+
+def exports(settings: Settings) -> str:
+    """What a shell has to export so that other commands and clients find what runs under these settings."""
+    told = {
+        "BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+        "JOINGATE_API_URL": settings.api_url,
+        "JOINGATE_CATALOGUE": settings.catalogue,
+    }
+    fields = Settings.model_fields
+    if settings.prefix != fields["prefix"].default:
+        told["JOINGATE_PREFIX"] = settings.prefix
+    if settings.partitions != fields["partitions"].default:
+        told["JOINGATE_PARTITIONS"] = str(settings.partitions)
+    return "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in told.items())
 
 
 def find_catalogue(name: str) -> Catalogue:

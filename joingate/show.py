@@ -52,8 +52,12 @@ class Show(Protocol):
         """How things stand at the end, by table."""
         ...
 
-    def address(self, api_url: str, bank_url: str, bootstrap: str) -> None:
-        """Where to look, while it goes on."""
+    def trouble(self, text: str) -> None:
+        """Something that somebody must see to, such as a halted partition."""
+        ...
+
+    def address(self, api_url: str, bank_url: str, exports: str, *, well: bool) -> None:
+        """Where to look, while it goes on; `well`: nothing is wrong."""
         ...
 
 
@@ -90,9 +94,13 @@ class JsonShow:
         """See `Show`."""
         self._say("state", **state)
 
-    def address(self, api_url: str, bank_url: str, bootstrap: str) -> None:
+    def trouble(self, text: str) -> None:
         """See `Show`."""
-        self._say("address", api=api_url, bank=bank_url, bootstrap_servers=bootstrap)
+        self._say("trouble", text=text)
+
+    def address(self, api_url: str, bank_url: str, exports: str, *, well: bool) -> None:
+        """See `Show`."""
+        self._say("address", api=api_url, bank=bank_url, exports=exports, well=well)
 
 
 class PeopleShow:
@@ -169,12 +177,17 @@ class PeopleShow:
         for one in failed:
             self._console.print(_line(one))
 
-    def address(self, api_url: str, bank_url: str, bootstrap: str) -> None:
+    def trouble(self, text: str) -> None:
         """See `Show`."""
+        self._console.print(f"[red]✗[/] {escape(text)}", soft_wrap=True)
+
+    def address(self, api_url: str, bank_url: str, exports: str, *, well: bool) -> None:
+        """See `Show`."""
+        state = "Everything runs." if well else "It goes on, but not all is well: see above, and `joingate status`."
         self._console.print(
-            f"\nEverything runs. Page and API: {api_url}  bank: {bank_url}  Kafka: {bootstrap}\n"
-            f"For other commands: export BOOTSTRAP_SERVERS={bootstrap} JOINGATE_API_URL={api_url}\n"
-            "Ctrl-C ends it."
+            f"\n{state}\nPage and API: {api_url}  bank: {bank_url}\n"
+            f"For other commands: {escape(exports)}\nCtrl-C ends it.",
+            soft_wrap=True,
         )
 
 

@@ -22,12 +22,13 @@ from typing import Any
 
 from joingate import deployment
 from joingate.faults import FAILED
+from joingate.gate_file import read_gate, status_file
 from joingate.ledger import LedgerReader
 from joingate.local_kafka import choose_source, ensure_kafka
 from joingate.processes import Crew
 from joingate.scenarios import refund, release
 from joingate.scenarios.stage import Expectation, SceneFailed, Stage
-from joingate.settings import Settings, find_catalogue
+from joingate.settings import Settings, exports, find_catalogue
 from joingate.show import Show, make_show
 from joingate_producers import Connection, JoinGateError
 from joingate_projections.reader import HttpReader, ReadError
@@ -116,14 +117,38 @@ def _live(
     api_url, bank_url = _start_all(crew, settings, stop, show)
     if stop.is_set():
         return None
-    held = _play(settings, bank_url, api_url, occurrence, crew, stop, show)
+    gate = _GateWatch(settings, show)
+    held = _play(settings, bank_url, api_url, occurrence, crew, stop, show, gate)
     if held is None:
         return None
     _show_state(api_url, show)
+    gate.look(again=True)
+    held = held and not gate.halted
     if not options.once:
-        show.address(api_url, bank_url, settings.bootstrap_servers)
-        _wait(crew, stop)
-    return held
+        show.address(api_url, bank_url, exports(settings.model_copy(update={"api_url": api_url})), well=held)
+        _wait(crew, stop, gate)
+    return held and not gate.halted
+
+
+class _GateWatch:
+    """Tells what the gate's status file says is wrong, each sentence once; `halted` stays set."""
+
+    def __init__(self, settings: Settings, show: Show) -> None:
+        self._file = status_file(settings)
+        self._show = show
+        self._told: set[str] = set()
+        self.halted = False
+
+    def look(self, *, again: bool = False) -> None:
+        """Look at the file; `again`: what was told before is told once more, if it still holds."""
+        report = read_gate(self._file)
+        if report is None or not report.problems:
+            return
+        self.halted = self.halted or report.halted
+        for problem in report.problems:
+            if again or problem not in self._told:
+                self._told.add(problem)
+                self._show.trouble(problem)
 
 
 def _of_this_run(settings: Settings, options: Options, bootstrap: str, folder: Path) -> Settings:
@@ -131,7 +156,8 @@ def _of_this_run(settings: Settings, options: Options, bootstrap: str, folder: P
         update={
             "bootstrap_servers": bootstrap,
             "data_dir": folder,
-            "catalogue": settings.catalogue if "JOINGATE_CATALOGUE" in os.environ else "demo",
+            "gate_status": None,  # ours lies in the run's folder, whatever the environment knows of another
+            "catalogue": settings.catalogue if os.environ.get("JOINGATE_CATALOGUE") else "demo",
             "port": _port(settings, options),
             # The client library's own remarks about a broker that starts or stops would be in the way here.
             "client": {"log_level": "0", **settings.client},
@@ -214,6 +240,7 @@ def _start_all(crew: Crew, settings: Settings, stop: threading.Event, show: Show
         "JOINGATE_PARTITIONS": str(settings.partitions),
         "JOINGATE_DATA_DIR": str(settings.data_dir),
         "JOINGATE_CATALOGUE": settings.catalogue,
+        "JOINGATE_GATE_STATUS": str(status_file(settings)),
     }
     show.step("starting the sample bank with its executors, the gate, and the API")
     sample = crew.start("sample", ["sample"], environment)
@@ -243,6 +270,7 @@ def _play(
     crew: Crew,
     stop: threading.Event,
     show: Show,
+    gate: _GateWatch,
 ) -> bool | None:
     """Tell all stories at once, showing each decision; whether everything held, None if they were cut short."""
     show.step("playing the scenarios")
@@ -273,6 +301,7 @@ def _play(
             try:
                 while not all(one.done() for one in told) and not stop.is_set():
                     crew.check()
+                    gate.look()
                     for entry in ledger.poll(_LOOK_S):
                         show.decision(entry)
             finally:
@@ -314,7 +343,8 @@ def _show_state(api_url: str, show: Show) -> None:
     show.state(state)
 
 
-def _wait(crew: Crew, stop: threading.Event) -> None:
+def _wait(crew: Crew, stop: threading.Event, gate: _GateWatch) -> None:
     """Until told to stop. Raises FaceError when a child ends before."""
     while not stop.wait(_LOOK_S):
         crew.check()
+        gate.look()

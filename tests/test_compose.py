@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from joingate.local_kafka import KAFKA_VERSION, compose_file
+from joingate_schemas.catalogue_file import builtin_catalogue
 
 COMMANDS = frozenset({"gate", "serve", "project", "reconcile", "sample", "topics"})
 CONDITIONS = frozenset({"service_started", "service_healthy", "service_completed_successfully"})
@@ -62,6 +64,13 @@ def test_our_processes_find_the_broker_and_the_build(name: str) -> None:
     context = (FOLDER / service["build"]["context"]).resolve()
     assert (context / "pyproject.toml").is_file()
     assert (context / service["build"]["dockerfile"]).is_file()
+
+
+def test_the_reconciler_has_an_address_for_whatever_can_be_asked() -> None:
+    """As `joingate up` gives it one: a downstream without an address is never asked."""
+    told = json.loads(SERVICES["reconcile"]["environment"]["JOINGATE_DOWNSTREAMS"])
+    asked = {name for name, one in builtin_catalogue().downstreams.items() if "LOOKUP" in one.capabilities}
+    assert asked <= told.keys()
 
 
 def test_each_folder_that_the_wheel_needs_reaches_the_build() -> None:

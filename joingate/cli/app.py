@@ -4,6 +4,7 @@ Exit codes: 0 it was done; 1 it failed, or the gate said no; 2 the command line 
 interrupted. Errors are one sentence on stderr; `--debug` shows where they came from.
 """
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ _SENTENCES: dict[str, int] = {
     "joingate_producers.errors.JoinGateError": FAILED,
     "joingate_processors.forensics.trace.TraceError": MALFORMED,
     "joingate_processors.reconciler.run.Stuck": FAILED,
+    "joingate_processors.reconciler.security.Unsupported": MALFORMED,
     "joingate_projections.reader.ReadError": FAILED,
     "joingate_projections.store.StoreError": FAILED,
     "joingate_projections.worker.ProjectionError": FAILED,
@@ -60,10 +62,14 @@ class Face(TyperGroup):
         given = list(sys.argv[1:] if args is None else args)
         try:
             code = super().main(given, prog_name, complete_var, False, windows_expand_args, **extra)
+            sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:
             if "--debug" in given:
                 traceback.print_exc()
-            sentence, code = explained(error)
+            sentence, code = explained(error, given)
+            if isinstance(error, BrokenPipeError):
+                # What is left in the buffer has nobody to go to; without this the interpreter complains at its end.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             if sentence:
                 print(f"joingate: {sentence}", file=sys.stderr)
         if standalone_mode:
@@ -71,8 +77,8 @@ class Face(TyperGroup):
         return code
 
 
-def explained(error: BaseException) -> tuple[str, int]:
-    """The sentence about an error, and the exit code."""
+def explained(error: BaseException, given: Sequence[str] = ()) -> tuple[str, int]:
+    """The sentence about an error, and the exit code. `given` is the command line that led to it."""
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         return "Interrupted.", INTERRUPTED
     if isinstance(error, FaceError):
@@ -82,17 +88,22 @@ def explained(error: BaseException) -> tuple[str, int]:
         if code is not None:
             return str(error), code
     # Which library the command line's own mistakes come from depends on Typer's version; their shape does not.
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(str(getattr(error, "message", "")).rstrip())
+        return "", 0
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         return f"{error.format_message()} Try --help.", MALFORMED
     if isinstance(error, BrokenPipeError):
         return "", FAILED  # whoever read our output has had enough of it
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"The package {error.name} is missing: install joingate[all].", FAILED
+        return f'The package {error.name} is missing: pip install "joingate[all]".', FAILED
     if type(error).__name__ == "KafkaException" and error.args:
         return f"The broker, or the way to it, failed: {error.args[0]}.", FAILED
     if isinstance(error, OSError) and error.strerror:
         what = f"{error.filename}: " if error.filename else ""
-        return f"{what}{error.strerror}.", FAILED
+        # A file that was named on the command line is at fault there; any other is a failure of the machine's.
+        named = any(word.rpartition("=")[2] == str(error.filename) for word in given)
+        return f"{what}{error.strerror}.", MALFORMED if named else FAILED
     return (
         f"This should not have happened ({type(error).__name__}: {error}): it is a fault of Join Gate. "
         "Run it again with --debug, and report what it shows.",
@@ -104,14 +115,25 @@ app = typer.Typer(
     cls=Face,
     help=HELP,
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"max_content_width": 100},
 )
 
 
+def _tell_release(asked: bool) -> None:
+    if asked:
+        catalogues.version()
+        raise typer.Exit
+
+
 @app.callback()
 def face(
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from (before the command).")] = False,
+    release: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_tell_release, help="Say which release this is, and end."),
+    ] = False,
 ) -> None:
     """Read by `Face.main`, which meets the errors; declared here so that --help tells of it."""
 

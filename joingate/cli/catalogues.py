@@ -5,10 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from joingate.cli.output import Json, print_json, show, table
+from joingate.cli.output import Json, duration, note, print_json, show, table
 from joingate.faults import MALFORMED, FaceError
 
-catalogue = typer.Typer(help="Check a catalogue's file, or show what one declares.", no_args_is_help=True)
+catalogue = typer.Typer(
+    help="Check a catalogue's file, or show what one declares.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -20,8 +22,9 @@ def add_to(app: typer.Typer) -> None:
 
 @catalogue.command()
 def check(file: Annotated[Path, typer.Argument(help="The catalogue's file.")], json: Json = False) -> None:
-    """Say whether the file loads, or all that is wrong with it, by line and field."""
+    """Say whether the file loads, or all that is wrong with it, by line and field; and what has no effect yet."""
     from joingate_schemas.catalogue_file import CatalogueError, load_catalogue
+    from joingate_schemas.catalogue_page import without_effect
 
     try:
         found = load_catalogue(file)
@@ -30,9 +33,12 @@ def check(file: Annotated[Path, typer.Argument(help="The catalogue's file.")], j
             raise
         print_json({"fits": False, "mistakes": [vars(mistake) for mistake in error.mistakes]})
         raise typer.Exit(MALFORMED) from error
+    ahead = list(without_effect(found))
     if json:
-        print_json({"fits": True, "version": found.version, "digest": found.digest})
+        print_json({"fits": True, "version": found.version, "digest": found.digest, "without_effect": ahead})
     else:
+        for sentence in ahead:
+            note(f"{file}: {sentence}.")
         print(
             f"{file} fits: version {found.version}, {len(found.actions)} actions at {len(found.downstreams)} "
             f"downstreams, digest {found.digest[:12]}."
@@ -41,14 +47,23 @@ def check(file: Annotated[Path, typer.Argument(help="The catalogue's file.")], j
 
 @catalogue.command("show")
 def show_catalogue(
-    name: Annotated[str, typer.Argument(help="A catalogue's file, or builtin, or demo.")] = "builtin",
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A catalogue's file, or builtin, or demo; left out: the one of JOINGATE_CATALOGUE."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show what a catalogue declares: downstreams, actions and obligations, as the gate understands them."""
     import json as codec
 
-    from joingate.settings import find_catalogue
+    from joingate.settings import find_catalogue, load_settings
 
+    if name is None:
+        name = load_settings().catalogue
+        note(
+            f"This is the catalogue `{name}` (JOINGATE_CATALOGUE, or builtin without it). `make run` runs `demo`: "
+            "joingate catalogue show demo. What a live gate has in force: /v1/catalogues of its API."
+        )
     found = find_catalogue(name)
     if json:
         print_json({"digest": found.digest, **codec.loads(found.source)})
@@ -58,13 +73,13 @@ def show_catalogue(
         table(
             "\nDownstreams",
             ("name", "can be asked by", "in flight, at most"),
-            [(d.name, ", ".join(d.capabilities), f"{d.in_flight_ms_max} ms") for d in found.downstreams.values()],
+            [(d.name, ", ".join(d.capabilities), duration(d.in_flight_ms_max)) for d in found.downstreams.values()],
         ),
         table(
             "\nActions",
-            ("name", "executor", "effect", "kind", "undone by", "creates", "approval"),
+            ("name", "executor", "effect, kind", "undone by", "creates", "approval"),
             [
-                (a.name, a.executor, a.effect, a.kind, a.compensation or "", a.obligation or "", a.approval)
+                (a.name, a.executor, f"{a.effect} {a.kind}", a.compensation or "", a.obligation or "", a.approval)
                 for a in found.actions.values()
             ],
         ),

@@ -9,7 +9,9 @@ from joingate.cli.output import Json, moment, print_json, show, table
 from joingate.cli.reading import Api
 from joingate.faults import FAILED, FaceError
 
-quarantine = typer.Typer(help="See what could not be read, mend it, or let it go.", no_args_is_help=True)
+quarantine = typer.Typer(
+    help="See what could not be read, mend it, or let it go.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Id = Annotated[str, typer.Argument(help="The record's id, as `quarantine list` shows it.")]
 Person = Annotated[str, typer.Option("--as", help="Your name: whoever forces something signs for it.")]

@@ -4,13 +4,15 @@ from typing import Annotated
 
 import typer
 
-from joingate.cli.output import Json, print_json, show, table
+from joingate.cli.output import Json, duration, print_json, show, table
 
 CatalogueName = Annotated[
     str | None, typer.Option("--catalogue", help="Whose executors get topics of commands [JOINGATE_CATALOGUE].")
 ]
 
-topics = typer.Typer(help="Create, check or list the topics. Without a word: create what is missing, and check.")
+topics = typer.Typer(
+    help="Create, check or list the topics. Without a word: create what is missing, and check.", rich_markup_mode=None
+)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -60,10 +62,22 @@ def list_topics(catalogue: CatalogueName = None, json: Json = False) -> None:
     from joingate.settings import find_catalogue, load_settings
 
     settings = load_settings(catalogue=catalogue)
-    specs = settings.topics.specs(settings.partitions, deployment.executors_of(find_catalogue(settings.catalogue)))
+    specs = deployment.every_topic(settings, find_catalogue(settings.catalogue))
     if json:
         for spec in specs:
             print_json({"topic": spec.name, "partitions": spec.partitions, "settings": dict(spec.settings)})
         return
-    rows = [(spec.name, spec.partitions, ", ".join(f"{k}={v}" for k, v in spec.settings.items())) for spec in specs]
-    show(table("", ("topic", "partitions", "settings"), rows))
+    rows = [(spec.name, spec.partitions, *_told(dict(spec.settings))) for spec in specs]
+    show(table("", ("topic", "partitions", "kept", "record, at most", "time is"), rows))
+
+
+def _told(settings: dict[str, str]) -> tuple[str, str, str]:
+    """The settings as people say them: how long it is kept, how large a record may be, whose the stamps are."""
+    if settings.get("cleanup.policy") == "compact":
+        kept = "the latest of each key"
+    else:
+        ms = int(settings.get("retention.ms", "-1"))
+        kept = "for ever" if ms < 0 else duration(ms)
+    size = settings.get("max.message.bytes")
+    stamped = "the broker's" if settings.get("message.timestamp.type") == "LogAppendTime" else "the writer's"
+    return kept, f"{int(size) / 1024 / 1024:g} MiB" if size else "the broker's limit", stamped

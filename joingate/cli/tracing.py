@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joingate.cli.output import Json, is_terminal, note, print_json, show, table
+from joingate.cli.output import Json, is_terminal, note, print_json, short, show, table, without_catalogues
 from joingate.faults import FAILED
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def add_to(app: typer.Typer) -> None:
 def simulate(trace_file: TraceFile, state: State = False, catalogue: CatalogueName = None, json: Json = False) -> None:
     """Play a trace in memory: the gate's own law, a clock of its own, no broker.
 
-    Prints one JSON object a decision (a table, on a terminal without --json). Exit code 1 if an `expect` failed,
+    Prints one JSON object a decision (a table, on a terminal without --json); the text of a catalogue is left out:
+    `catalogue show NAME --json` has it. Exit code 1 if an `expect` failed,
     2 if the trace is malformed.
     """
     from joingate_processors.forensics.play import run_trace
@@ -66,15 +67,15 @@ def submit(
 
 def _print_result(result: "TraceResult", state: bool, json: bool) -> None:
     if json or not is_terminal():
-        for shown in result.output(state=state):
-            print_json(shown)
+        for decision in result.decisions:
+            print_json(without_catalogues(decision))
+        if state:
+            print_json(result.state)
     else:
-        columns = ("line", "seq", "claim", "verdict", "reason", "facts", "detail")
+        columns = ("line", "claim", "verdict", "what came of it")
         rows = [
-            (d["line"], d["seq"], d["type"], d["verdict"], d["reason"],
-             ", ".join(fact["type"] for fact in d["facts"]), d["detail"])
-            for d in result.decisions
-        ]  # fmt: skip
+            (d["line"], d["type"], f"{d['verdict']} {reason_of(d)}".rstrip(), _came_of(d)) for d in result.decisions
+        ]
         show(table("", columns, rows))
         if state:
             print_json(result.state)
@@ -82,6 +83,16 @@ def _print_result(result: "TraceResult", state: bool, json: bool) -> None:
         print(f"joingate: {failure}", file=sys.stderr)
     if result.failures:
         raise typer.Exit(FAILED)
+
+
+def reason_of(decision: dict[str, Any]) -> str:
+    """The reason, where it says more than that all is well."""
+    return "" if decision["reason"] == "OK" else str(decision["reason"])
+
+
+def _came_of(decision: dict[str, Any]) -> str:
+    facts = ", ".join(fact["type"] for fact in decision["facts"])
+    return short(": ".join(part for part in (facts, decision["detail"]) if part))
 
 
 def prove(
@@ -124,21 +135,22 @@ def _show_proof(result: "ProveResult") -> None:
     show(
         table(
             f"{result.traces} traces from seed {result.seed}, {result.decisions} decisions",
-            ("", "naive", "behind the gate"),
+            ("", "naive (without a gate)", "behind the gate"),
             [
                 ("traces that break an invariant", result.naive_violations, result.gated_violations),
                 ("traces with an effect made twice", result.naive_doubled, result.gated_doubled),
             ],
         ),
         table("\nWhat went wrong in them", ("fault", "times"), result.faults.most_common()),
-        table("\nVerdicts", ("verdict", "times"), result.verdicts.most_common()),
+        table("\nWhat the gate answered, over all traces", ("verdict", "times"), result.verdicts.most_common()),
     )
     for decision in result.ledger or ():
-        print_json(decision)
+        print_json(without_catalogues(decision))
     for trace_seed, violation in result.violations:
         print(f"seed {trace_seed}: {violation}")
+    print("\nNaive: the same story with an agent that calls the tools itself, and tries again when no answer comes.")
     naive = ", ".join(map(str, result.naive_seeds)) or "none"
-    print(f"\nThe gate closed {result.closed} intents. Naive failures to look at: seeds {naive}.")
+    print(f"The gate closed {result.closed} intents. Naive failures to look at: seeds {naive}.")
     print(f"One again: joingate prove --traces 1 --seed SEED{f' --steps {result.steps}' if result.steps else ''}")
 
 
@@ -161,7 +173,9 @@ def verify(partition: Partition = None, json: Json = False) -> None:
 
 
 def replay(
-    partition: Annotated[int, typer.Option("--partition", help="Which partition of the ledger.")] = 0,
+    partition: Annotated[
+        int | None, typer.Option("--partition", help="Which partition of the ledger; an intent's own needs no saying.")
+    ] = None,
     intent: Annotated[str | None, typer.Option("--intent", help="Only claims of this intent.")] = None,
     ledger: Annotated[
         bool, typer.Option("--ledger", help="Write the decisions instead, as `simulate` prints them.")
@@ -177,7 +191,7 @@ def replay(
     settings = load_settings()
     if ledger:
         for shown in write_ledger(settings, partition, intent):
-            print_json(shown)
+            print_json(without_catalogues(shown))
         return
     lost = 0
     for line in write_trace(settings, partition, intent):

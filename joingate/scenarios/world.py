@@ -15,12 +15,24 @@ RELEASE_RETRY_MS = 1_000
 def demo_catalogue() -> Catalogue:
     """The built-in catalogue with short permits and in-flight times, so that doubt is looked into within seconds.
 
+    It has one action more, `answer_ticket`, whose executor `helpdesk` is for whoever tries out the SDK beside `up`.
+
     In earnest they are as long as the downstream needs: what is too short here makes a look-up prove too much.
     """
     form = json.loads(builtin_catalogue().source)
     form["version"] = f"{form['version']}-demo"
     # The bank is asked before anything is sent to it again: the story is about finding out.
     form["downstreams"]["bank"]["capabilities"] = ["LOOKUP", "IDEMPOTENT_KEY"]
+    # Left to the reader of the README: nothing of ours is its executor, so that theirs does not share the commands.
+    form["downstreams"]["helpdesk"] = {**form["downstreams"]["messenger"]}
+    form["actions"]["answer_ticket"] = {
+        **form["actions"]["notify"],
+        "arguments": [{**argument, "name": name} for argument, name in
+                      zip(form["actions"]["notify"]["arguments"], ("ticket", "text"), strict=True)],
+        "business_key": "{ticket}",
+        "downstream": "helpdesk",
+        "executor": "helpdesk",
+    }  # fmt: skip
     for downstream in form["downstreams"].values():
         downstream["in_flight_ms_max"] = IN_FLIGHT_MS_MAX
     for action in form["actions"].values():

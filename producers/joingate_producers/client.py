@@ -93,3 +93,22 @@ class RoleClient:
 
     def _is_durable(self, claim: AnyClaim) -> bool:
         return type(claim).__name__ in self.durable
+
+
+class ReconciliationClient(RoleClient):
+    """A client in one of the roles that may ask for a second look."""
+
+    def request_reconciliation(
+        self,
+        intent_id: str,
+        subject_id: str,
+        *,
+        subject_kind: SubjectKind = "OPERATION",
+        reason: str = "",
+        claim_id: str | None = None,
+    ) -> PendingVerdict:
+        """Ask that somebody look at this operation or commitment again."""
+        common = self._common(intent_id, claim_id)
+        return self._submit(
+            RequestReconciliation(**common, subject_kind=subject_kind, subject_id=subject_id, reason=reason)
+        )

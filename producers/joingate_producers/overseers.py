@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 from uuid import uuid4
 
-from joingate_producers.client import RoleClient
+from joingate_producers.client import ReconciliationClient, RoleClient
 from joingate_producers.errors import InvalidClaim
 from joingate_producers.verdicts import PendingVerdict
 from joingate_schemas.claims import (
@@ -15,7 +15,6 @@ from joingate_schemas.claims import (
     Observe,
     Override,
     Proof,
-    RequestReconciliation,
     RetireOwner,
     SubjectKind,
 )
@@ -139,7 +138,7 @@ class Observer(RoleClient):
         return self._submit(AssignOwner(**common, commitment_id=commitment_id, owner_id=owner_id, policy=policy))
 
 
-class Operator(RoleClient):
+class Operator(ReconciliationClient):
     """Speaks for a person on duty, on the topic `overrides`. All of it goes through the outbox."""
 
     topic: ClassVar[str] = "overrides"
@@ -174,19 +173,4 @@ class Operator(RoleClient):
                 external_id=external_id,
                 replacement=replacement,
             )
-        )
-
-    def request_reconciliation(
-        self,
-        intent_id: str,
-        subject_id: str,
-        *,
-        subject_kind: SubjectKind = "OPERATION",
-        reason: str = "",
-        claim_id: str | None = None,
-    ) -> PendingVerdict:
-        """Ask that somebody look at this operation or commitment again."""
-        common = self._common(intent_id, claim_id)
-        return self._submit(
-            RequestReconciliation(**common, subject_kind=subject_kind, subject_id=subject_id, reason=reason)
         )

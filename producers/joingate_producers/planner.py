@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from joingate_producers.client import RoleClient
+from joingate_producers.client import ReconciliationClient
 from joingate_producers.verdicts import PendingVerdict
 from joingate_schemas.claims import (
     Abort,
@@ -20,14 +20,12 @@ from joingate_schemas.claims import (
     PlanStep,
     Promise,
     Release,
-    RequestReconciliation,
-    SubjectKind,
     Succeed,
     Transfer,
 )
 
 
-class Planner(RoleClient):
+class Planner(ReconciliationClient):
     """Speaks for a planner, on the topic `proposals`. Cancel, abort and release go through the outbox."""
 
     topic: ClassVar[str] = "proposals"
@@ -249,18 +247,3 @@ class Planner(RoleClient):
         """The obligation was fulfilled, and here is the evidence."""
         common = self._common(intent_id, claim_id)
         return self._submit(MarkSatisfied(**common, commitment_id=commitment_id, evidence=list(evidence)))
-
-    def request_reconciliation(
-        self,
-        intent_id: str,
-        subject_id: str,
-        *,
-        subject_kind: SubjectKind = "OPERATION",
-        reason: str = "",
-        claim_id: str | None = None,
-    ) -> PendingVerdict:
-        """Ask that somebody look at this operation or commitment again."""
-        common = self._common(intent_id, claim_id)
-        return self._submit(
-            RequestReconciliation(**common, subject_kind=subject_kind, subject_id=subject_id, reason=reason)
-        )

@@ -137,7 +137,7 @@ class PendingVerdict:
             self.claim_id,
             self.delivered,
             f"No verdict on {type(self.claim).__name__} {self.claim_id} within {limit_s:g} s: {state}{why}. "
-            "Wait for it again, or repeat it with the same claim id.",
+            "Wait for it again, or repeat it with the same claim id; `joingate status` says whether the gate decides.",
         )
 
 

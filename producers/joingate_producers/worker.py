@@ -1,10 +1,11 @@
 """The loop of an executor: prepares, asks for the permit, acts once, and reports, whatever happens in between.
 
 What it promises. An effect starts only with a permit for this process, within the permit's time on this process's
-monotonic clock, counted from before Prepared was sent; or with an EXECUTE command. Before it starts, that is noted
-down on disk; the report and the end of the note are one write. So a crash before the note leaves no effect; a crash
-after it is reported IN_DOUBT at the next start, never acted on again. An exception in a handler is a doubt, not an
-abort. A pause of the whole process between the last check and the effect is not guarded: no executor can.
+monotonic clock, counted from before Prepared was sent; or with an EXECUTE command, before its `act_until`. Before it
+starts, that is noted down on disk; the report and the end of the note are one write. So a crash before the note leaves
+no effect; a crash after it is reported IN_DOUBT at the next start, never acted on again. An exception in a handler is a
+doubt, not an abort. A pause of the whole process between the last check and the effect is not guarded: no executor can.
+Neither is a clock here that lags the broker's: by so much an EXECUTE is begun later than the gate reckons with.
 """
 
 import logging
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("joingate.producers")
 
 _POLL_S = 0.25
-# An EXECUTE older than its permit time and this skew between our clock and the broker's is not acted on: its effect
-# may have been made, and its key forgotten, by now.
-SKEW_MS_MAX = 300_000
 # So many commands may wait for a thread before no more are taken.
 _WAITING_MAX = 256
 
@@ -148,6 +146,7 @@ class Worker:
                 if older is not None:
                     self._stream.done(older)
                 self._asked.pop(_effect(command), None)
+                self._withdraw(command)
                 self._stream.done(received)
             case "UNKNOWN":
                 log.warning("A command of a kind unknown to this release was dropped: %s.", command.operation_id)
@@ -193,16 +192,25 @@ class Worker:
 
     def _execute(self, received: Received) -> None:
         command = received.command
-        age_ms = time.time() * 1000 - command.issued_at
-        if age_ms > command.permit_ms + SKEW_MS_MAX:
+        left_ms = command.act_until - time.time() * 1000
+        if left_ms <= 0:
             # Said of an old command, NOT_SENT would be a guess: another process may have acted on it.
-            log.warning("An EXECUTE of %s, %.0f s old, was dropped.", command.operation_id, age_ms / 1000)
+            log.warning("An EXECUTE of %s, %.0f s too old, was dropped.", command.operation_id, -left_ms / 1000)
             self._stream.done(received)
         elif command.action not in self._handlers:
-            self._give_back(command, f"this executor has no handler for the action {command.action}")
+            # Nor here: a process with another set of handlers may have had this very command before.
+            if self._outbox.surrender(_effect(command)):
+                self._tell(command, Doubt(cause=f"this executor has no handler for the action {command.action}"))
             self._stream.done(received)
         else:
-            self._start(command, None, received)
+            self._start(command, time.monotonic() + left_ms / 1000, received)
+
+    def _withdraw(self, command: Command) -> None:
+        """Whatever attempt of the operation waits for a thread is not begun any more."""
+        with self._lock:
+            waiting = [one for one in self._under_way.values() if one.operation_id == command.operation_id]
+        for effect in waiting:
+            self._outbox.surrender(effect)  # false for what has begun, which is reported
 
     def _give_back(self, command: Command, why: str) -> None:
         """This attempt will never be begun here: said, unless it was begun or given back before."""
@@ -211,8 +219,11 @@ class Worker:
 
     # --- effects, in the pool's threads ------------------------------------------------------------------------------
 
-    def _start(self, command: Command, deadline_s: float | None, received: Received | None) -> None:
-        """Hand it to a thread. `received` is the command to call done, if it came as one."""
+    def _start(self, command: Command, deadline_s: float, received: Received | None) -> None:
+        """Hand it to a thread, to begin before `deadline_s` (monotonic).
+
+        `received` is the command to call done, if it came as one.
+        """
         with self._lock:
             under_way = self._pool.submit(self._perform, command, deadline_s, received)
             self._under_way[under_way] = _effect(command)
@@ -223,11 +234,15 @@ class Worker:
             self._under_way.pop(under_way)
             self._failure = self._failure or under_way.exception()
 
-    def _perform(self, command: Command, deadline_s: float | None, received: Received | None) -> None:
+    def _perform(self, command: Command, deadline_s: float, received: Received | None) -> None:
         """1. The last check. 2. The note on disk. 3. The effect. 4. The report. 5. The command is done."""
-        if deadline_s is None and self._stopping.is_set():
+        one_phase = command.kind == "EXECUTE"
+        if one_phase and self._stopping.is_set():
             return  # not done: it comes again, to the next process
-        if deadline_s is not None and (self._stopping.is_set() or time.monotonic() >= deadline_s):
+        late = time.monotonic() >= deadline_s
+        if one_phase and late:
+            log.warning("An EXECUTE of %s waited too long for a thread, and was dropped.", command.operation_id)
+        elif late or self._stopping.is_set():
             self._give_back(command, "the permit ran out before the effect was begun")
         elif self._outbox.begin_effect(_effect(command)):
             self._report(command, self._outcome(command))

@@ -12,6 +12,7 @@ import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from html import escape
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -107,6 +108,12 @@ _PATHS = {
 }
 
 
+_GATE_UNKNOWN: Row = {
+    "known": False,
+    "problems": [],
+    "sentence": "No gate's status file is known here: set JOINGATE_GATE_STATUS, or see /v1/health beside the gate.",
+}
+
 # Tables whose rows have an id of their own; the others are found by filters.
 _SINGLE = frozenset({"intents", "operations", "commitments", "orphans", "quarantine", "decisions"})
 
@@ -115,13 +122,17 @@ class _NotYet(Exception):
     """The position that was asked for is not reached."""
 
 
-def create_app(reader: StoreReader, *, at_least_s_max: float = AT_LEAST_S_MAX) -> FastAPI:
+Gate = Callable[[], Row | None]
+"""Tells what the gate says of itself: its `problems`, sentences, among others. None: no status of a gate is known."""
+
+
+def create_app(reader: StoreReader, *, at_least_s_max: float = AT_LEAST_S_MAX, gate: Gate = lambda: None) -> FastAPI:
     """The API over a reader. `at_least_s_max` bounds how long a caller may wait for a position."""
     app = FastAPI(
         title="Join Gate projections",
         description=__doc__.partition("\n\n")[2],
         version="1",
-        docs_url=None,  # The interactive pages load scripts from elsewhere; /openapi.json is here.
+        docs_url=None,  # The interactive pages load scripts from elsewhere; a page of our own is at /docs.
         redoc_url=None,
     )
     _handle_errors(app)
@@ -130,13 +141,18 @@ def create_app(reader: StoreReader, *, at_least_s_max: float = AT_LEAST_S_MAX) -
     for table, description in _PATHS.items():
         _add_table(app, reader, table, description, waiting)
     _add_explain(app, reader, waiting)
-    _add_state(app, reader, waiting)
+    _add_state(app, reader, waiting, gate)
     _add_live(app, reader)
+    _add_docs(app)
     return app
 
 
 def serve(
-    reader: StoreReader, host: str = "127.0.0.1", port: int = 8400, on_ready: Callable[[str], None] = lambda url: None
+    reader: StoreReader,
+    host: str = "127.0.0.1",
+    port: int = 8400,
+    on_ready: Callable[[str], None] = lambda url: None,
+    gate: Gate = lambda: None,
 ) -> None:
     """Serve the API until the process is told to stop; `on_ready` gets its address once it listens.
 
@@ -153,7 +169,12 @@ def serve(
 
     # Live updates never end by themselves; two seconds are enough for everything that does.
     config = uvicorn.Config(
-        create_app(reader), host=host, port=port, log_level="warning", timeout_graceful_shutdown=2, lifespan="off"
+        create_app(reader, gate=gate),
+        host=host,
+        port=port,
+        log_level="warning",
+        timeout_graceful_shutdown=2,
+        lifespan="off",
     )
     Server(config).run()
 
@@ -290,7 +311,7 @@ def _add_explain(app: FastAPI, reader: StoreReader, waiting: Any) -> None:
         return _answer(response, reader.explain(subject_id, limit=limit, cursor=cursor))
 
 
-def _add_state(app: FastAPI, reader: StoreReader, waiting: Any) -> None:
+def _add_state(app: FastAPI, reader: StoreReader, waiting: Any, gate: Gate) -> None:
     metrics = Metrics(reader)
 
     @app.get(
@@ -305,9 +326,18 @@ def _add_state(app: FastAPI, reader: StoreReader, waiting: Any) -> None:
 
     @app.get("/v1/health", responses=_ERRORS, summary="200 if all is well; else 503 and what is wrong.", tags=["state"])
     def health(response: Response) -> Row:
-        told = reader.health()
-        response.status_code = 200 if told["healthy"] else 503
-        return _answer(response, told)
+        told, said = reader.health(), gate() or _GATE_UNKNOWN
+        problems = [*said["problems"], *told["problems"]]
+        response.status_code = 503 if problems else 200
+        return _answer(response, {**told, "healthy": not problems, "problems": problems, "gate": said})
+
+    @app.get(
+        "/v1/gate", responses=_ERRORS, summary="What the gate says of itself: 503 if it is hindered.", tags=["state"]
+    )
+    def gate_says(response: Response) -> Row:
+        said = gate() or _GATE_UNKNOWN
+        response.status_code = 503 if said["problems"] else 200
+        return said
 
     @app.get("/metrics", include_in_schema=False)
     def scrape() -> Response:
@@ -335,6 +365,27 @@ def _add_live(app: FastAPI, reader: StoreReader) -> None:
         position = _positions(wanted) if wanted is not None else await run_in_threadpool(reader.position)
         stream = _events(reader, position, limit)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+def _add_docs(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:
+        rows = "".join(
+            f"<tr><td><code>{escape(path)}</code></td><td>{escape(told['get']['summary'])}</td>"
+            f"<td>{escape(', '.join(one['name'] for one in told['get'].get('parameters', [])))}</td></tr>"
+            for path, told in app.openapi()["paths"].items()
+        )
+        policy = "default-src 'none'; style-src 'unsafe-inline'"
+        return HTMLResponse(_DOCS.replace("ROWS", rows), headers={"Content-Security-Policy": policy})
+
+
+_DOCS = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Join Gate: the API</title>
+<style>body { font: 15px/1.45 system-ui, sans-serif; margin: 1rem auto; max-width: 84rem; padding: 0 1rem }
+:root { color-scheme: light dark } th, td { text-align: left; vertical-align: top; padding: .25rem .8rem .25rem 0 }
+</style></head><body><h1>The API</h1><p>Everything is read by GET. <a href="/openapi.json">/openapi.json</a> has all of
+it for machines, <a href="/metrics">/metrics</a> is for Prometheus, and the <a href="/">page</a> shows how things
+stand.</p><table><thead><tr><th scope="col">Path</th><th scope="col">Answers</th><th scope="col">Parameters</th></tr>
+</thead><tbody>ROWS</tbody></table></body></html>"""
 
 
 async def _events(reader: StoreReader, position: dict[int, int], limit: int | None) -> AsyncIterator[str]:

@@ -9,6 +9,7 @@ import binascii
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Protocol
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
@@ -345,14 +346,45 @@ def lines_of(explained: Row) -> Iterator[str]:
             name = row.get(_NAMED_BY.get(table, "subject_id"), "")
             word = row.get("shown") or row.get("status") or row.get("kind") or row.get("finding") or ""
             yield f"{table}: {name} {word}".rstrip()
+    subjects = {row[_NAMED_BY[table]]: row for table in _SUBJECTS for row in explained["known"].get(table, [])}
     for row in explained["decisions"]:
         who = f" by {row['principal']}" if row["principal"] else ""
         facts = ", ".join(fact["fact"] for fact in row["facts"])
-        said = row["detail"] or row["meaning"]
+        about = _about(row, subjects)
+        verdict = row["verdict"] if row["reason"] == "OK" else f"{row['verdict']} {row['reason']}"
+        # What OK means need not be said on each line; what any other reason means does.
+        said = row["detail"] or ("" if row["reason"] == "OK" else row["meaning"])
         yield (
-            f"{row['partition']}:{row['seq']} {row['claim_type']}{who}: {row['verdict']} {row['reason']}. {said}"
+            f"{row['partition']}:{row['seq']} {_time(row['decided_at'])} {row['claim_type']}{who}"
+            + (f" of {about}" if about else "")
+            + f": {verdict}"
+            + (f". {said}" if said else "")
             + (f" → {facts}" if facts else "")
         )
+
+
+_SUBJECTS = ("operations", "commitments")
+_OF_INTENTS = frozenset({"DeclareIntent", "Close", "CancelIntent"})
+"""Claims about a whole intent, whose facts may touch many a step."""
+
+
+def _time(ms: int) -> str:
+    stamp = datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
+    return stamp.replace("+00:00", "Z")
+
+
+def _about(row: Row, subjects: dict[str, Row]) -> str:
+    """What a decision is about, in the words of those who planned it: its facts say, or the row of its subject."""
+    if row["claim_type"] in _OF_INTENTS:
+        return str(row["intent_id"])
+    told = [one for one in (*row["facts"], subjects.get(row["subject_id"], {})) if one]
+    words = []
+    for name, word in (("plan_id", "plan"), ("step_id", "step"), ("action", ""), ("business_key", "on"),
+                       ("obligation_type", ""), ("attempt", "attempt")):  # fmt: skip
+        value = next((one[name] for one in told if one.get(name)), None)
+        if value is not None:
+            words.append(f"{word} {value}".strip())
+    return ", ".join(words) or next((str(one["subject_id"]) for one in (row, *told) if one.get("subject_id")), "")
 
 
 _NAMED_BY = {

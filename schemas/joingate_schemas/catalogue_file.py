@@ -70,6 +70,8 @@ class _Tree:
             self.mistakes.append(Mistake(file, mark.line + 1 if mark else 1, "", f"this is no YAML: {error.problem}"))
         except (yaml.YAMLError, ValueError) as error:
             self.mistakes.append(Mistake(file, 1, "", f"this is no YAML: {error}"))
+        except RecursionError:
+            self.mistakes.append(Mistake(file, 1, "", "its values are nested too deeply to be read"))
 
     def line(self, place: Place) -> int:
         """The line of `place`, or of the nearest thing around it that is in the file."""
@@ -273,7 +275,7 @@ def catalogue_from_json(source: bytes) -> Catalogue:
             principals={name: _made(Principal, name, entry) for name, entry in form["principals"].items()},
             **{key: form[key] for key in ("version", *IN_MS[TopShape].values(), "silent_attempts_max") if key in form},
         )
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         wrong = f"this is no catalogue in canonical JSON ({error!r})"
         raise CatalogueError([Mistake("<canonical JSON>", 1, "", wrong)]) from error
 

@@ -54,7 +54,8 @@ class Command:
     """What an executor is to do; keyed by intent, on the topic of its executor.
 
     PREPARE: get ready and answer Prepared. PERMIT: act now, within `permit_ms` of your own monotonic clock, counted
-    from when you sent Prepared. EXECUTE: prepare and permit in one (one phase). WITHDRAW: do not act any more.
+    from when you sent Prepared. EXECUTE: prepare and permit in one (one phase). WITHDRAW: do not begin any more.
+    `act_until` (broker's clock; 0: not at all) is when PERMIT and EXECUTE run out, and what the gate reckons from.
     `operation_id` is the idempotency key to send downstream. `partition`, `ledger_seq` and `epoch` say which
     decision it came from: a consumer drops what it has seen and refuses a lower epoch.
     """
@@ -76,6 +77,7 @@ class Command:
     commitment_id: str | None
     issued_at: int
     permit_ms: int
+    act_until: int
     partition: int
     ledger_seq: int
     epoch: int

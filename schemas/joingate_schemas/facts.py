@@ -156,6 +156,7 @@ class OperationOpened:
     executor: str
     commitment_id: str | None
     compensates: str | None
+    requested_by: str = ""
     timer: Timer
     deadline_at: int | None
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +20,8 @@ from typer.testing import CliRunner
 from joingate import deployment
 from joingate.cli import app
 from joingate.processes import Crew
+from joingate.scenarios.world import demo_catalogue
 from joingate.settings import load_settings
-from joingate_schemas.catalogue_file import builtin_catalogue
 
 READY_S_MAX = 90.0
 
@@ -67,7 +66,7 @@ def wait_until(look: Callable[[], object], limit_s: float = 30.0, what: str = "i
     deadline = time.monotonic() + limit_s
     while not (found := look()):
         assert time.monotonic() < deadline, f"waited {limit_s:.0f} s for {what}"
-        threading.Event().wait(0.05)
+        time.sleep(0.05)
     return found
 
 
@@ -93,7 +92,7 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def stack(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Gate and API as processes, under the built-in catalogue."""
+    """Gate and API as processes, under the catalogue that `up` uses."""
     folder = tmp_path_factory.mktemp("stack")
     prefix = f"t-{uuid.uuid4().hex[:12]}."
     environment = {
@@ -101,10 +100,10 @@ def stack(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "JOINGATE_PREFIX": prefix,
         "JOINGATE_DATA_DIR": str(folder),
         "JOINGATE_STATE_DIR": str(folder / "client"),
-        "JOINGATE_CATALOGUE": "builtin",
+        "JOINGATE_CATALOGUE": "demo",
     }
     settings = load_settings(bootstrap_servers=bootstrap, prefix=prefix)
-    deployment.create_topics(settings, builtin_catalogue())
+    deployment.create_topics(settings, demo_catalogue())
     crew = Crew(folder)
     try:
         serve = crew.start("serve", ["serve", "--port", "0"], environment)

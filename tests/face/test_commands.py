@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from joingate.cli import app
-from joingate.settings import variables
+from joingate.settings import load_settings, variables
 from joingate_processors.forensics.scenario import STEPS_ASKED_MAX
 from joingate_schemas.reasons import REASONS
 
@@ -86,9 +86,9 @@ def test_a_malformed_trace_is_told_by_line_and_field(joingate: Any, tmp_path: Pa
 
 
 def test_a_trace_that_is_not_there_is_a_sentence(joingate: Any, tmp_path: Path) -> None:
-    """Not a traceback."""
+    """Not a traceback; a mistake on the command line, like a file that is malformed."""
     said = joingate("simulate", tmp_path / "none.jsonl")
-    assert said.code == 1
+    assert said.code == 2
     assert "none.jsonl" in said.sentence
 
 
@@ -288,6 +288,87 @@ def test_an_unforeseen_error_asks_to_be_reported(joingate: Any, monkeypatch: pyt
     assert said.code == 1
     assert "ZeroDivisionError" in said.sentence
     assert "--debug" in said.sentence
+
+
+@pytest.mark.parametrize("address", ["kafka", "kafka:0", "kafka:70000", ":9092", "kafka:9092,"])
+def test_an_address_that_can_be_none_is_refused_at_once(joingate: Any, address: str) -> None:
+    """Before anything waits for a broker there; with an example of one that could be."""
+    said = joingate("topics", "check", environment={"BOOTSTRAP_SERVERS": address})
+    assert said.code == 2
+    assert "BOOTSTRAP_SERVERS" in said.sentence
+    assert "127.0.0.1:9092" in said.sentence
+
+
+def test_a_variable_that_is_set_to_nothing_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As scripts do it that pass on what they may not have."""
+    monkeypatch.setenv("BOOTSTRAP_SERVERS", "")
+    monkeypatch.setenv("JOINGATE_CATALOGUE", "")
+    assert (load_settings().bootstrap_servers, load_settings().catalogue) == ("127.0.0.1:9092", "builtin")
+
+
+def test_a_group_alone_prints_its_help(joingate: Any) -> None:
+    """It was no mistake."""
+    said = joingate("quarantine")
+    assert (said.code, said.err) == (0, "")
+    assert "dismiss" in said.out
+
+
+def test_the_base_install_says_what_the_command_line_needs() -> None:
+    """One sentence instead of a traceback, where the extra `cli` is not installed."""
+    code = "import sys\nfor name in ('typer', 'rich'): sys.modules[name] = None\nfrom joingate.cli import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == 'joingate: The command line needs typer: pip install "joingate[all]".\n'
+
+
+def test_whoever_has_read_enough_is_told_no_error() -> None:
+    """As `head` does it: the pipe is closed, and nothing is complained of."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "joingate", "trace", "--schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    process.wait()
+
+
+def test_a_catalogue_does_not_bury_the_decisions(joingate: Any, tmp_path: Path) -> None:
+    """Its digest is in the output, its text is not."""
+    loaded = joingate("simulate", trace(tmp_path, DECLARE)).objects[0]["facts"][0]
+    assert loaded["type"] == "CatalogueLoaded"
+    assert loaded["digest"]
+    assert "catalogue" not in loaded
+
+
+def test_tables_break_no_words_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do long ids take the room of everything else."""
+    from joingate.cli import output
+
+    monkeypatch.setattr(output, "width_of_output", lambda: 80)
+    digest = "0123456789abcdef" * 4
+    words = ["CatalogueChanged", "REJECTED NOT_COMMITTED", output.short(f"an operation {digest} is {'not ' * 20}done")]
+    made = output.table("", ("claim", "verdict", "what came of it"), [words])
+    widths = [column.width or 0 for column in made.columns]
+    assert sum(widths) + 2 * 2 <= 80
+    assert all(max(map(len, text.split())) <= width for text, width in zip(words, widths, strict=True))
+    assert "01234567…cdef" in words[2]
+
+
+def test_every_topic_is_listed_in_order(joingate: Any) -> None:
+    """Also those that the canary and the reconciler make."""
+    names = [row["topic"] for row in joingate("topics", "list", "--json").objects]
+    assert names == sorted(names)
+    assert {"joingate.canary", "joingate.schemas", "joingate.reconciler-answers"} <= set(names)
+    assert "30 d" in joingate("topics", "list").out
+
+
+def test_a_shown_catalogue_says_which_it_is(joingate: Any) -> None:
+    """And how to see the one that `make run` runs."""
+    said = joingate("catalogue", "show", environment={"JOINGATE_CATALOGUE": ""})
+    assert "`builtin`" in said.err
+    assert "joingate catalogue show demo" in said.err
 
 
 # --- what is documented ----------------------------------------------------------------------------------------------

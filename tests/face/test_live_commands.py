@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import uuid
@@ -142,7 +143,7 @@ def test_replay_writes_a_trace_that_simulate_plays_alike(
     path = tmp_path / "replayed.jsonl"
     path.write_text(ask("replay", "--partition", partition, "--intent", intent).out)
     live = ask("replay", "--partition", partition, "--intent", intent, "--ledger").objects
-    again = [one for one in joingate("simulate", path).objects if one["line"] is not None]
+    again = [one for one in joingate("simulate", path, "--catalogue", "demo").objects if one["line"] is not None]
     assert [(o["type"], o["verdict"], o["reason"]) for o in again] == [
         (o["type"], o["verdict"], o["reason"]) for o in live
     ]
@@ -157,12 +158,16 @@ def test_status_tells_how_things_stand(ask: Joingate, submitted: Path) -> None:
     assert said.code == 0, said.err
     assert "OPEN" in said.out
     assert "decisions" in said.out
+    assert "Gate: 0 RUNNING, 1 RUNNING" in said.out
+    assert sum(line.startswith("decisions ") for line in said.out.splitlines()) == 1
 
 
 def test_explain_tells_every_decision_about_an_id(ask: Joingate, submitted: Path, intent: str) -> None:
     """In order, with verdict and reason."""
     wait_until(lambda: ask("explain", intent).code == 0)
     said = ask("explain", intent)
+    assert "write_file" in said.out  # of what it is, in the planner's words
+    assert "its facts follow" not in said.out
     assert said.out.index("DeclareIntent") < said.out.index("NOT_COMMITTED") < said.out.index("WRONG_ROLE")
     (explained,) = ask("explain", intent, "--json").objects
     assert explained["known"]["intents"][0]["intent_id"] == intent
@@ -250,30 +255,62 @@ def test_dismissing_what_is_not_there_fails(ask: Joingate) -> None:
 
 
 def test_the_blocks_of_the_readme_run(stack: Stack, tmp_path: Path) -> None:
-    """The planner's block and the executor's, as a reader would run them, settle an operation together."""
-    planner, executor = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    """The executor's block and the planner's two, as a reader would run them, print what the README says."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     environment = {**os.environ, **stack.environment}
-    (tmp_path / "planner.py").write_text(planner)
-    (tmp_path / "executor.py").write_text(executor)
-    acting = subprocess.Popen([sys.executable, str(tmp_path / "executor.py")], env=environment, text=True)
-    try:
+    names = ("executor.py", "ask.py", "finish.py")
+    for name, block in zip(names, blocks, strict=True):
+        (tmp_path / name).write_text(block)
+
+    def run(name: str) -> list[str]:
         done = subprocess.run(
-            [sys.executable, str(tmp_path / "planner.py")], env=environment, capture_output=True, text=True, check=False
+            [sys.executable, str(tmp_path / name)], env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-        verdict, _, operation_id = done.stdout.split()
-        assert verdict == "ACCEPTED"
+        return done.stdout.split()
+
+    acting = subprocess.Popen([sys.executable, str(tmp_path / "executor.py")], env=environment, text=True)
+    try:
+        verdict, status, operation_id = run("ask.py")
+        assert (verdict, status) == ("ACCEPTED", "VALIDATED")
         reader = HttpReader(stack.api_url)
         wait_until(
             lambda: any(
                 row["operation_id"] == operation_id and row["status"] == "SETTLED"
-                for row in reader.page("operations", [("action", "notify")])["rows"]
+                for row in reader.page("operations", [("action", "answer_ticket")])["rows"]
             ),
             what="the operation to be settled",
         )
-        again = subprocess.run(
-            [sys.executable, str(tmp_path / "planner.py")], env=environment, capture_output=True, text=True, check=False
-        )
-        assert again.stdout.split() == ["REPLAYED", "SETTLED", operation_id]
+        assert run("ask.py") == ["REPLAYED", "SETTLED", operation_id]
+        assert run("finish.py") == ["ACCEPTED", "ACCEPTED", "CLOSED"]
+        acting.send_signal(signal.SIGINT)
+        assert acting.wait(30.0) == 0
     finally:
         end(acting)
+
+
+def test_the_trace_of_the_readme_is_told_as_promised(ask: Joingate, tmp_path: Path) -> None:
+    """Accepted and refused as it says, and REPLAYED when it is told again."""
+    (block,) = re.findall(r"```json\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    path = tmp_path / "readme.jsonl"
+    path.write_text(block)
+    said = ask("submit", path)
+    assert (said.code, [one["verdict"] for one in said.objects]) == (0, ["ACCEPTED", "ACCEPTED", "REJECTED"])
+    again = ask("submit", path)
+    assert (again.code, {one["verdict"] for one in again.objects}) == (1, {"REPLAYED"})
+
+
+def test_replay_finds_the_partition_of_an_intent(ask: Joingate, submitted: Path, intent: str) -> None:
+    """It needs no telling; and without an intent or a partition it asks for one."""
+    lines = ask("replay", "--intent", intent).objects
+    assert {line["intent_id"] for line in lines if "intent_id" in line} == {intent}
+    unsaid = ask("replay")
+    assert unsaid.code == 2
+    assert "--intent" in unsaid.sentence
+
+
+def test_replay_of_nothing_is_a_sentence(ask: Joingate, submitted: Path) -> None:
+    """Exit code 1, and nothing is written that could be taken for a trace."""
+    said = ask("replay", "--intent", "no/such/intent")
+    assert (said.code, said.out) == (1, "")
+    assert "no/such/intent" in said.sentence

@@ -53,16 +53,17 @@ def test_children_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None
     """Kill -9 on the parent: the kernel closes their pipe, and they end."""
     script = textwrap.dedent(
         f"""
-        import threading
+        import signal
+        import time
         from pathlib import Path
         from joingate.processes import Crew
 
         crew = Crew(Path({str(tmp_path)!r}))
         child = crew.start("patient", {PATIENT!r}, {{**{ENVIRONMENT!r}, "JOINGATE_DATA_DIR": {str(tmp_path)!r}}})
         while not child.status:
-            threading.Event().wait(0.05)
+            time.sleep(0.05)
         print(child.pid, flush=True)
-        threading.Event().wait()
+        signal.pause()
         """
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

@@ -19,6 +19,7 @@ def _action(name: str, **fields: Any) -> Action:
 _EXTRA = (
     _action("pay"),
     _action("pay_approved", approval="ANY"),
+    _action("pay_checked", approval="MAKER_CHECKER"),
     _action("pay_by_two", approval="N_OF_M", approvals_needed=2),
     _action("pay_held", hold_ms=60_000),
     _action("pay_verified", verification=True),
@@ -63,12 +64,13 @@ def without_action(name: str) -> Catalogue:
 def without_keys() -> Catalogue:
     """The varied catalogue with a bank that does not know keys."""
     whole = varied()
-    bank = Downstream("bank", ("LOOKUP",))
+    bank = Downstream("bank", ("LOOKUP", "STATEMENT"))
     return _sealed(replace(whole, downstreams={**whole.downstreams, "bank": bank}))
 
 
 def with_principals() -> Catalogue:
     """The varied catalogue, in which three principals may speak, one of them for another tenant."""
     known = (Principal("paula", "PLANNER", tenant="acme"), Principal("pete", "PLANNER", tenant="other"),
-             Principal("eve", "EXECUTOR"))  # fmt: skip
+             Principal("eve", "EXECUTOR"), Principal("otto", "EXECUTOR", actions=("notify",)),
+             Principal("nora", "PLANNER", actions=("notify",)))  # fmt: skip
     return varied(principals={one.name: one for one in known})

@@ -55,6 +55,12 @@ def permitted(court: Court) -> None:
     court.permit("s1")
 
 
+def paying(court: Court) -> None:
+    """Given: step s1 (pay, at a bank with keys) may act."""
+    court.open(step("s1", "pay"))
+    court.permit("s1")
+
+
 def settled(court: Court) -> None:
     """Given: step s1 (notify) is done."""
     permitted(court)
@@ -89,6 +95,12 @@ def superseded(court: Court) -> None:
 def approval(court: Court) -> None:
     """Given: step s1 waits for an approval."""
     court.open(step("s1", "pay_approved", arguments={"amount": 5}))
+    court.dispatch("s1")
+
+
+def checked(court: Court) -> None:
+    """Given: step s1 waits for the approval of somebody other than who asked for it."""
+    court.open(step("s1", "pay_checked"))
     court.dispatch("s1")
 
 

@@ -136,7 +136,7 @@ def test_without_evidence_it_is_looked_at_whatever_its_type() -> None:
     court.release("s1")
     release = court.release_of("s1")
     court.prepared(release)
-    court.commit(release, external_id="", evidence=[])
+    court.commit(release, external_id="", evidence=[], idempotency_key=release)
     assert (court.commitment("s1").status, court.commitment("s1").timer) == ("RELEASE_PENDING", "VERIFICATION")
 
 
@@ -144,7 +144,9 @@ def test_already_gone_is_a_release_and_the_call_that_was_not_made_is_withdrawn(c
     court.active("s1")
     court.release("s1")
     release = court.release_of("s1")
-    assert court.observe_commitment("s1", "ABSENT").status == "RELEASED"
+    assert court.observe_commitment("s1", "ABSENT").reason == "NO_PROOF", "its release has not even been tried"
+    assert court.observe_commitment("s1", "ABSENT", proof="STATEMENT").reason == "NO_PROOF", "there are no statements"
+    assert court.observe_commitment("s1", "ABSENT", proof="SECOND_LOOK").status == "RELEASED"
     assert court.op(release).status == "WITHDRAWN"
     assert court.op("s1").compensated_by == f"commitment:{court.commitment_id('s1')}"
 
@@ -197,7 +199,7 @@ def test_a_release_in_doubt_is_looked_into_and_no_second_one_starts(court: Court
     assert court.release_of("s1") == release
     assert court.commitment("s1").status == "RECONCILIATION_REQUIRED"
     assert len(court.state.rows("operations")) == 2
-    assert court.observe(release, "ABSENT", proof="STATEMENT").status == "FAILED"
+    assert court.observe(release, "ABSENT", proof="SECOND_LOOK").status == "FAILED"
     assert court.commitment("s1").status == "RELEASE_PENDING"
     court.advance(5_000)
     assert court.release_of("s1") != release
@@ -208,7 +210,8 @@ def test_a_release_in_doubt_that_took_effect_ends_by_being_seen_gone(court: Cour
     court.release("s1")
     court.prepared(court.release_of("s1"))
     court.in_doubt(court.release_of("s1"))
-    assert court.observe_commitment("s1", "ABSENT").status == "RELEASED"
+    assert court.observe_commitment("s1", "ABSENT").reason == "NO_PROOF"
+    assert court.observe_commitment("s1", "ABSENT", proof="SECOND_LOOK").status == "RELEASED"
     assert court.op("s1").status == "COMPENSATED"
 
 
@@ -225,7 +228,7 @@ def test_a_release_that_is_committed_but_not_seen_is_asked_about_then_doubted_an
     assert court.observe_commitment("s1", "PRESENT").status == "RECONCILIATION_REQUIRED"
     assert court.op(release).status == "IN_DOUBT", "its Commit and the record contradict each other"
     assert court.release_of("s1") == release
-    court.observe(release, "ABSENT", proof="STATEMENT")
+    court.observe(release, "ABSENT", proof="SECOND_LOOK")
     court.advance(5_000)
     assert court.op(court.release_of("s1")).generation == 2
 

@@ -262,3 +262,28 @@ def test_a_decision_carries_the_claim_as_it_was_appended() -> None:
     claim = CODEC.decode(decision.claim)
     assert isinstance(claim, c.DeclareIntent)
     assert (claim.claim_id, decision.claim_type, decision.topic) == ("x", "DeclareIntent", "proposals")
+
+
+def _with_narrow_principals() -> Court:
+    """Steps s1 (notify, permitted) and s2 (write_file), before principals were declared that may not do everything."""
+    court = Court(varied())
+    permitted(court)
+    court.catalogue = with_principals()
+    return court
+
+
+def test_a_planner_dispatches_only_the_actions_that_are_its_own() -> None:
+    court = _with_narrow_principals()
+    assert court.dispatch("s2", principal="nora").reason == "UNKNOWN_PRINCIPAL"
+    assert court.dispatch("s1", principal="nora").reason == "SAME_OPERATION"
+    assert court.dispatch("s2", principal="paula").verdict == "ACCEPTED", "none named means every action"
+    assert court.op("s2").requested_by == "paula"
+
+
+def test_an_executor_speaks_only_of_the_actions_that_are_its_own() -> None:
+    court = _with_narrow_principals()
+    court.dispatch("s2", principal="paula")
+    for foreign in (court.prepared, court.commit, court.executor_abort, court.in_doubt):
+        assert foreign("s2", principal="otto").reason == "UNKNOWN_PRINCIPAL"
+    assert court.commit("s1", principal="otto").verdict == "ACCEPTED"
+    assert court.commit("s2", principal="eve").verdict == "ACCEPTED"

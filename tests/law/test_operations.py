@@ -275,12 +275,12 @@ def test_absence_after_success_lists_the_step_and_opens_its_join_when_it_is_prov
     court.perform("s1")
     court.succeed("s1")
     court.observe("s1", "PRESENT", source_version=1)
-    decision = court.observe("s1", "ABSENT", proof="STATEMENT", source_version=2)
+    decision = court.observe("s1", "ABSENT", proof="REFUSED", source_version=2)
     doubt = decision.facts[1]
     assert isinstance(doubt, f.OperationInDoubt)
     assert doubt.dependants == ["step:p1/s1"]
     assert court.step("s1").succeeded
-    assert court.observe("s1", "ABSENT", proof="STATEMENT", source_version=3).status == "FAILED"
+    assert court.observe("s1", "ABSENT", proof="REFUSED", source_version=3).status == "FAILED"
     assert not court.step("s1").succeeded
     assert court.close().reason == "MISSING_JOIN"
 
@@ -309,7 +309,7 @@ def test_an_effect_without_a_permit_is_no_success_until_a_person_says_so(court: 
 
 
 def test_an_effect_that_was_only_claimed_is_absent_when_the_record_proves_it(court: Court) -> None:
-    opened()(court)
+    court.open(step("s1", "reverse_fee"))
     court.dispatch("s1")
     court.commit("s1")
     assert court.observe("s1", "ABSENT", proof="SECOND_LOOK").reason == "TOO_EARLY"
@@ -341,7 +341,8 @@ def test_an_effect_settled_without_its_id_learns_it_once(court: Court, first: st
 
 
 def test_a_look_is_too_early_until_what_was_permitted_has_landed(court: Court) -> None:
-    permitted(court)
+    court.open(step("s1", "reverse_fee"))
+    court.permit("s1")
     asked = [court.observe("s1", "ABSENT", proof="SECOND_LOOK")]
     court.advance(89_999)
     asked.append(court.observe("s1", "ABSENT", proof="SECOND_LOOK"))

@@ -56,7 +56,7 @@ def test_redriven_the_mended_record_is_decided_first_on_its_own_topic(court: Cou
     court.quarantine()
     court.succeed("s1", claim_id="a")
     mended = CODEC.encode(
-        c.Commit(claim_id="m", intent_id=INTENT, operation_id=court.op_id("s1"), attempt=1, evidence=[])
+        c.Commit(claim_id="m", intent_id=INTENT, operation_id=court.op_id("s1"), attempt=1, evidence=["receipt"])
     )
     before = len(court.decisions)
     court.override("QUARANTINE", PLACE, "REDRIVEN", replacement=mended)

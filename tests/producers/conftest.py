@@ -160,7 +160,9 @@ class FakeGate:
                 "permit_ms": 30_000, "partition": partition_for(intent_id.encode(), PARTITIONS),
                 "ledger_seq": next(self._command_seq), "epoch": self.epoch, **fields,
             }  # fmt: skip
-            command = Command(**filled)
+            if filled["kind"] in ("PERMIT", "EXECUTE"):
+                filled.setdefault("act_until", filled["issued_at"] + filled["permit_ms"])
+            command = Command(**{"act_until": 0, **filled})
             self.raw_command(executor, self.codec.encode(command), intent_id)
         return command
 

@@ -225,13 +225,18 @@ def test_an_action_without_handler_is_given_back_before_any_permit(memory_world:
     """Rather than left to the gate's timers."""
     with serving(memory_world, _applied):
         memory_world.gate.command("messenger", kind="PREPARE", action="dance")
-        memory_world.gate.command("messenger", kind="EXECUTE", action="sing")
-        memory_world.until(lambda: len(memory_world.gate.claims(Abort)) == 2, "two aborts")
+        given_back = _one(memory_world, Abort)
     assert memory_world.gate.claims(Prepared) == []
-    assert {one.error for one in memory_world.gate.claims(Abort)} == {
-        "this executor has no handler for the action dance",
-        "this executor has no handler for the action sing",
-    }
+    assert (given_back.proof, given_back.error) == ("NOT_SENT", "this executor has no handler for the action dance")
+
+
+def test_an_execute_without_handler_is_a_doubt(memory_world: Any) -> None:
+    """The command is a permit too: a process that has the handler may have acted on it before it came here."""
+    with serving(memory_world, _applied):
+        memory_world.gate.command("messenger", kind="EXECUTE", action="sing")
+        doubt = _one(memory_world, InDoubt)
+    assert doubt.cause == "this executor has no handler for the action sing"
+    assert memory_world.gate.claims(Abort) == []
 
 
 def test_an_execute_from_long_ago_is_dropped_without_a_word(memory_world: Any) -> None:
@@ -281,6 +286,44 @@ def test_what_is_begun_is_finished_before_the_loop_ends(memory_world: Any) -> No
     with serving(memory_world, handler):
         memory_world.until(lambda: len(memory_world.gate.claims(Commit)) == 2, "both commits")
     assert len(handler.seen) == 2 - done, "each was done once, by one of the two processes"
+
+
+def test_what_waits_for_a_thread_is_not_begun_once_it_is_withdrawn(memory_world: Any) -> None:
+    """An EXECUTE behind a long effect: the gate knows by now how its operation ended, so it must not act."""
+    begun, go_on = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def slow(command: Command) -> Outcome:
+        seen.append(command.business_key)
+        begun.set()
+        assert go_on.wait(30)
+        return _applied(command)
+
+    with serving(memory_world, slow, threads=1):
+        memory_world.gate.command("messenger", kind="EXECUTE")
+        assert begun.wait(30)
+        memory_world.gate.command("messenger", kind="EXECUTE", business_key="k2")
+        memory_world.gate.command("messenger", kind="WITHDRAW", business_key="k2")
+        # What comes behind it and needs no thread is answered once the withdrawal was heard.
+        memory_world.gate.command("messenger", kind="EXECUTE", action="sing", business_key="k3")
+        memory_world.until(lambda: memory_world.gate.claims(InDoubt), "what comes behind the withdrawal")
+        go_on.set()
+        memory_world.until(lambda: memory_world.gate.claims(Commit), "the commit of the first")
+        memory_world.gate.command("messenger", kind="EXECUTE", business_key="k4")
+        memory_world.until(lambda: len(memory_world.gate.claims(Commit)) == 2, "the commit of the last")
+    assert seen == ["k1", "k4"]
+
+
+def test_an_execute_whose_time_is_over_is_not_acted_on(memory_world: Any) -> None:
+    """The gate takes what it sent for landed from `act_until` and the longest way on: nothing may begin later."""
+    now = int(time.time() * 1000)
+    handler = Effects(_applied)
+    with serving(memory_world, handler):
+        memory_world.gate.command("messenger", kind="EXECUTE", act_until=now - 1)
+        memory_world.gate.command("messenger", kind="EXECUTE", business_key="k2", act_until=now + 60_000)
+        memory_world.until(lambda: memory_world.gate.claims(Commit), "the commit of the second")
+    assert [one.business_key for one in handler.seen] == ["k2"]
+    assert memory_world.gate.claims(Abort) == []
 
 
 def test_more_commands_than_threads_are_all_done(memory_world: Any) -> None:

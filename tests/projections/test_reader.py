@@ -68,7 +68,8 @@ def test_another_process_serves_what_this_one_writes(
         assert remote.explain(INTENT, limit=3) == local.explain(INTENT, limit=3)
         assert remote.summary() == local.summary()
         assert remote.positions() == local.positions()
-        assert remote.health() == local.health()
+        # What the gate says of itself is told by whoever serves, not by the store.
+        assert {name: one for name, one in remote.health().items() if name != "gate"} == local.health()
         other = hands(partition=1, intent_id="acme/other")
         other.decide(other.declared())
         other.store_in(store)
@@ -125,6 +126,8 @@ def test_an_explanation_reads_as_lines(store: ProjectionStore) -> None:
     lines = list(lines_of(StoreReader(store).explain("c1")))
     assert "commitments: c1 ORPHANED" in lines
     assert "orphans: o1 LEFT_BEHIND" in lines
-    assert lines[-1] == ("0:13 TimerFired by planner-1: ACCEPTED OK. The claim holds; its facts follow. → OrphanRaised")
+    assert lines[-1].startswith("0:13 1970-01-01 00:00:13.000Z TimerFired by planner-1 of ")
+    assert lines[-1].endswith(": ACCEPTED → OrphanRaised")
     (rejected,) = [line for line in lines_of(StoreReader(store).explain("claim-0-11")) if line.startswith("0:11")]
-    assert rejected == ("0:11 Dispatch by planner-1: REJECTED STALE_INTENT. A newer version of the intent is in force.")
+    assert rejected.startswith("0:11 1970-01-01 00:00:11.000Z Dispatch by planner-1")
+    assert rejected.endswith(": REJECTED STALE_INTENT. A newer version of the intent is in force.")

@@ -265,10 +265,17 @@ def test_a_commitment_is_verified_by_looking_at_its_resource(
     make_request: Make, kind: str, answers: list[Answer], said: list[str]
 ) -> None:
     """What answers the question is said; what does not is said once; that a commitment vanished needs two looks."""
-    row = row_of(make_request(kind=kind, subject_kind="COMMITMENT", subject_id="c-1"))
+    row = row_of(make_request(kind=kind, subject_kind="COMMITMENT", subject_id="c-1", askable_from=0))
     _, claims = play(row, *((ASKABLE + n * 10_000, answer) for n, answer in enumerate(answers)))
     assert [claim.finding for claim in claims] == said
     assert all(claim.subject_kind == "COMMITMENT" and claim.subject_id == "c-1" for claim in claims)
+
+
+def test_while_a_release_is_open_it_takes_two_looks_to_see_that_its_commitment_is_gone(make_request: Make) -> None:
+    """One look proves nothing while what was sent may land; the gate refuses it (NO_PROOF)."""
+    row = row_of(make_request(kind="VERIFY_RELEASE", subject_kind="COMMITMENT", subject_id="c-1"))
+    _, claims = play(row, *((ASKABLE + n * 10_000, Gone(source_version=n)) for n in range(2)))
+    assert [(claim.finding, claim.proof) for claim in claims] == [("ABSENT", "SECOND_LOOK")]
 
 
 def test_the_same_answer_makes_the_same_claim_again(make_request: Make) -> None:
@@ -282,3 +289,17 @@ def test_a_new_request_about_the_same_attempt_has_claim_ids_of_its_own(make_requ
     """One attempt can come into doubt twice; the gate would take a repeated id for the old claim."""
     ids = {rules.claim_id(make_request(ledger_seq=seq), ask) for seq in (1, 2) for ask in (1, 2)}
     assert len(ids) == 4
+
+
+def test_a_downstream_is_asked_at_the_pace_that_the_catalogue_declares(make_request: Make) -> None:
+    """Its `lookup_backoff` is the first pause, and the least between the two looks that prove absence."""
+    request = make_request(capabilities=["LOOKUP"])
+    for pace, wait in (({}, 1_000), ({request.downstream: 4_000}, 4_000), ({"another": 4_000}, 1_000)):
+        policy = Policy(backoff_ms_first=1_000, backoffs_ms=pace, clock_margin_ms=0)
+        row, waits = row_of(request), []
+        for _ in range(2):
+            step = rules.answered(row, Unreachable(detail="away"), ASKABLE, policy)
+            assert step.row is not None
+            row = step.row
+            waits.append(row.not_before - ASKABLE)
+        assert waits == [wait, 2 * wait]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from joingate_schemas.catalogue_file import builtin_catalogue
 from joingate_schemas.decisions import Command
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.jsonl"))
-CASES = "C01 C05 C12 C14 C17 C19 C22 C23 C24 C26 C35 C38".split()
+CASES = "C01 C05 C12 C14 C17 C19 C22 C23 C24 C26 C30 C35 C38".split()
 
 
 def test_every_case_has_its_trace() -> None:
@@ -78,3 +79,20 @@ def test_the_group_starts_from_the_beginning_again() -> None:
         again = simulator.submit_raw(one.claim, one.topic, one.intent_id)
         assert (again.verdict, again.reason, again.facts) == ("REPLAYED", "CLAIM_REPEATED", [])
     assert len(simulator.outgoing) == sent
+
+
+@pytest.mark.parametrize(
+    ("place", "case", "invariant"),
+    [
+        ("evolve._unjoin", "C35-closed-over-a-second-try-that-failed", "CLOSE"),
+        ("order.still_unmet", "C35-the-ground-is-gone-before-the-permit", "REQUIRES"),
+    ],
+)
+def test_without_its_guard_the_law_breaks_an_invariant_in_the_case(
+    place: str, case: str, invariant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checker sees what the guard prevents: a join by the generation before, a permit on what is gone."""
+    room, name = place.split(".")
+    monkeypatch.setattr(import_module(f"joingate_processors.law.{room}"), name, lambda *_: None)
+    simulator = _played(next(path for path in TRACES if path.stem == case))
+    assert invariant in {violation.invariant for violation in check(simulator.decisions)}

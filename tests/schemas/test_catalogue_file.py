@@ -279,6 +279,19 @@ def test_the_built_in_catalogue_declares_what_traces_rely_on() -> None:
     assert catalogue.obligations["window"].release_action == "release_window"
     assert catalogue.actions["request_review"].obligation == "review"
     meanings = {argument.name: argument.meaning for argument in catalogue.actions["refund"].arguments}
-    assert meanings == {"capture_id": True, "amount": True, "currency": True, "note": False, "client_time": False}
+    assert meanings == {"capture_id": True, "refund_request": True, "amount": True, "currency": True, "note": False,
+                        "client_time": False}  # fmt: skip
+    assert catalogue.actions["refund"].business_key == "{capture_id}/{refund_request}"
     modes = {name: resource.mode for name, resource in catalogue.resources.items()}
     assert modes == {"window": "EXCLUSIVE", "capture": "CAPACITY", "fee": "ONCE_EVER"}
+
+
+@pytest.mark.parametrize("text", ["[" * 5_000, "a: " + "{b: " * 5_000, "- " * 5_000])
+def test_what_is_nested_too_deeply_is_a_mistake_of_the_file(text: str) -> None:
+    with pytest.raises(CatalogueError, match=r"nested too deeply|no YAML"):
+        catalogue_from_text(text, "deep.yaml")
+
+
+def test_canonical_json_that_is_nested_too_deeply_is_none() -> None:
+    with pytest.raises(CatalogueError, match="no catalogue in canonical JSON"):
+        catalogue_from_json(b"[" * 100_000)

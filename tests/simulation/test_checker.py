@@ -73,6 +73,12 @@ WINDOW = the(f.OperationOpened, step_id="window")
 OBLIGATION = the(f.CommitmentProposed)
 
 
+def _upside_down() -> list[f.StepDetail]:
+    """The plan, in which the step that goes first requires the last."""
+    first, *others = the(f.PlanRecorded).steps
+    return [{**first, "edges": [{"kind": "REQUIRES", "step_id": others[-1]["step_id"]}]}, *others]
+
+
 def _rival() -> Ledger:
     """A second attempt is started and permitted while the first may have acted, where keys are not known."""
     place = at(f.PermitIssued, operation_id=TELL.operation_id)
@@ -155,6 +161,8 @@ BROKEN: list[tuple[str, str, Callable[[], Ledger]]] = [
     ("JOIN", "a plan that is not in force", lambda: fact(f.StepSucceeded, {"plan_id": "p0"}, step_id="tell")),
     ("PROOF", "silence", _timer_fails_it),
     ("PROOF", "another proof than was brought", lambda: fact(f.OperationFailed, {"proof": "STATEMENT"})),
+    ("PROOF_TIME", "by a look while what was sent may land",
+     lambda: decision(at(f.OperationFailed, operation_id=REFUND.operation_id), appended_at=1)),
     ("WITHDRAWN", "after its permit",
      lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id),
                        f.OperationWithdrawn(operation_id=TELL.operation_id, intent_id=INTENT, cause="x"))),
@@ -162,6 +170,7 @@ BROKEN: list[tuple[str, str, Callable[[], Ledger]]] = [
      lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id),
                        f.OperationCompensated(operation_id=TELL.operation_id, intent_id=INTENT, by="x"))),
     ("COMPENSATED", "by nothing", lambda: fact(f.OperationCompensated, {"by": ""}, operation_id=OPERATIONS["write"])),
+    ("REQUIRES", "a start on what is not there", lambda: fact(f.PlanRecorded, {"steps": _upside_down()})),
     ("CLOSE", "a missing join", lambda: without(f.StepSucceeded, step_id="tell")),
     ("CLOSE", "an open commitment",
      lambda: fact(f.CommitmentChanged, {"after": "BREACHED"}, after="RELEASED")),

@@ -32,6 +32,14 @@ def test_the_gate_holds_where_the_naive_planner_fails() -> None:
     assert result.naive_seeds
 
 
+@pytest.mark.slow
+def test_the_gate_holds_over_ten_thousand_traces() -> None:
+    """What no trace of a hundred shows may show in ten thousand, of seeds that no other test draws."""
+    result = prove(10_000, seed=1_000_000)
+    assert result.violations == []
+    assert result.holds
+
+
 def test_the_gate_does_not_hold_by_refusing_everything() -> None:
     """Most of the intents are closed in the end, and every verdict is given."""
     result = prove(100, seed=1_000)
@@ -80,8 +88,11 @@ HOLES: dict[str, tuple[str, object, str]] = {
     "a success without its commit": ("plans.succeed", _anything_succeeds, "JOIN"),
     "a close with joins missing": ("intents._check_joins", lambda case, plan: None, "CLOSE"),
     "a close over what is open": ("intents._check_nothing_open", lambda case, intent: None, "CLOSE"),
+    "a start on what is not there": ("order._edges_unmet", lambda case, plan, step: None, "REQUIRES"),
+    "a permit on what is gone": ("order.still_unmet", lambda case, operation: None, "REQUIRES"),
     "doubt taken for failure": ("outcomes.doubt", _silence_is_proof, "PROOF"),
-    "permits for what is superseded": ("case.Case.is_fresh", lambda case, operation: "", "FRESH"),
+    "permits for what is superseded": ("case.Case.staleness", lambda case, operation: "", "FRESH"),
+    "absence inside a live permit": ("case.Case.quiet_from", lambda case, operation: 0, "PROOF_TIME"),
     "everything in one phase": ("opening.phases_of", lambda case, action: "ONE_PHASE", "TWO_PHASES"),
     "a planner that may commit": ("judge._ALLOWED", _COMMITTING_PLANNER, "ROLE"),
 }  # fmt: skip

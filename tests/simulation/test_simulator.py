@@ -7,7 +7,7 @@ from joingate_processors.forensics.snapshot import state_object
 from joingate_schemas import claims as c
 from joingate_schemas.catalogue_file import builtin_catalogue
 from joingate_schemas.decisions import Command, Decision, Quarantined
-from joingate_schemas.facts import AttemptStarted, OperationInDoubt
+from joingate_schemas.facts import AttemptStarted, OperationInDoubt, OrphanRaised
 from joingate_schemas.ids import operation_id
 from joingate_schemas.record import changed
 
@@ -80,7 +80,8 @@ def test_timers_fire_at_their_own_time_however_far_the_clock_moves() -> None:
     assert long.ledger == short.ledger
     fired = [one for one in long.decisions if one.claim_type == "TimerFired"]
     assert [one.decided_at - START_AT for one in fired][:2] == [30_000, 90_000]
-    assert all(isinstance(fact, AttemptStarted) for one in fired for fact in one.facts)
+    assert all(isinstance(one.facts[0], AttemptStarted) for one in fired)
+    assert [fact.kind for one in fired for fact in one.facts[1:] if isinstance(fact, OrphanRaised)] == ["OVERDUE"]
 
 
 def test_a_timer_is_decided_before_what_comes_after_it() -> None:

@@ -198,6 +198,22 @@ def test_the_catalogue_lies_beside_the_trace(tmp_path: Path) -> None:
     assert result.decisions[0]["facts"][0]["version"] == "9"
 
 
+@pytest.mark.parametrize("path", ["/etc/world.yaml", "../world.yaml", "worlds/../../world.yaml"])
+def test_a_trace_reads_nothing_that_did_not_come_with_it(path: str) -> None:
+    """It may be anybody's: a bug's report, or a client's conformance suite."""
+    with pytest.raises(TraceError, match="leads elsewhere") as caught:
+        read_trace([json.dumps({"catalogue": path, **DECLARE})])
+    assert (caught.value.line, caught.value.field) == (1, "catalogue")
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 100_000, '{"goals": ' + "[" * 100_000, "[" * 300 + "]" * 300, '{"a":' * 60 + "1" + "}" * 60]
+)
+def test_what_is_nested_too_deeply_is_a_mistake_of_the_trace(line: str) -> None:
+    with pytest.raises(TraceError):
+        read_trace([line])
+
+
 @pytest.mark.parametrize(
     ("expected", "actual", "met"),
     [

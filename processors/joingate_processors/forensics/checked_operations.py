@@ -28,10 +28,12 @@ class Effect:
     doubted_attempt: int = 0  # the latest attempt that was current in a doubt
     permits: set[int] = field(default_factory=set)  # attempts that were allowed to act
     allowed_seq: int = 0  # where it was last allowed to act
+    allowed_at: int = 0  # and when
     settled_seq: int = 0
     settled_by: str = ""
     observed: bool = False
     claimed: bool = False
+    undoing: bool = False  # its compensation was asked for
 
 
 class OperationBook:
@@ -87,7 +89,7 @@ class OperationBook:
 
     # --- beginnings --------------------------------------------------------------------------------------------------
 
-    def opened(self, fact: f.OperationOpened, seq: int) -> None:
+    def opened(self, fact: f.OperationOpened, seq: int, at: int) -> None:
         """A new operation, or the next generation of a slot."""
         slot = (fact.intent_id, fact.action, fact.business_key)
         ids = (fact.operation_id, fact.intent_id)
@@ -106,9 +108,10 @@ class OperationBook:
         expected = 1 if before is None else before.opened.generation + 1
         if fact.generation != expected:
             self._report("GENERATION", ids, f"generation {fact.generation} came where {expected} was next")
-        effect = Effect(fact, fact.status, fact.attempt, seq)
+        effect = Effect(fact, fact.status, fact.attempt, seq, at)
         if fact.phases == "ONE_PHASE" and fact.status == "SUBMITTED":
             effect.permits.add(fact.attempt)
+            effect.allowed_at = at
         self.effects[fact.operation_id] = effect
         self._slots[slot] = fact.operation_id
         self._of_intent.setdefault(fact.intent_id, []).append(fact.operation_id)
@@ -127,21 +130,21 @@ class OperationBook:
             self._report("TWO_PHASES", (effect.opened.operation_id,),
                          f"{effect.opened.action} ({kind}) is to act on its command alone")  # fmt: skip
 
-    def _allow(self, effect: Effect, attempt: int, seq: int) -> None:
+    def _allow(self, effect: Effect, attempt: int, seq: int, at: int) -> None:
         effect.permits.add(attempt)
-        effect.allowed_seq = seq
+        effect.allowed_seq, effect.allowed_at = seq, at
 
-    def ready(self, fact: f.OperationReady, seq: int) -> None:
+    def ready(self, fact: f.OperationReady, seq: int, at: int) -> None:
         """What was STAGED may go on."""
         effect = self._known(fact.operation_id, "readiness")
         if effect is None:
             return
         effect.status = fact.status
         if effect.opened.phases == "ONE_PHASE" and fact.status == "SUBMITTED":
-            self._allow(effect, effect.attempt, seq)
+            self._allow(effect, effect.attempt, seq, at)
         self._pending(effect, fact.timer, fact.deadline_at)
 
-    def attempted(self, fact: f.AttemptStarted, seq: int) -> None:
+    def attempted(self, fact: f.AttemptStarted, seq: int, at: int) -> None:
         """The next attempt."""
         effect = self._known(fact.operation_id, "an attempt")
         if effect is None:
@@ -156,10 +159,10 @@ class OperationBook:
             self._report("ATTEMPT", ids, f"an attempt starts while the operation is {effect.status}")
         effect.attempt = fact.attempt
         if one_phase:
-            self._allow(effect, fact.attempt, seq)
+            self._allow(effect, fact.attempt, seq, at)
         self._pending(effect, fact.timer, fact.deadline_at)
 
-    def permitted(self, fact: f.PermitIssued, seq: int) -> None:
+    def permitted(self, fact: f.PermitIssued, seq: int, at: int) -> None:
         """The permit to act."""
         effect = self._known(fact.operation_id, "a permit")
         if effect is None:
@@ -176,7 +179,7 @@ class OperationBook:
                          f"{len(effect.permits)} permits before")  # fmt: skip
         if effect.status != "IN_DOUBT":
             effect.status = "SUBMITTED"
-        self._allow(effect, fact.attempt, seq)
+        self._allow(effect, fact.attempt, seq, at)
         if fact.worker:
             self.workers.add(fact.worker)
         self._pending(effect, fact.timer, fact.deadline_at)
@@ -205,6 +208,9 @@ class OperationBook:
         if effect.status not in _OPEN and not overruled:
             self._report("SETTLED", ids, f"it was {effect.status}, which only doubt can end")
         effect.status, effect.settled_seq, effect.settled_by = "SETTLED", decision.seq, fact.source
+        # A person who says that it stays takes it up by name.
+        effect.claimed = effect.claimed or fact.source == "OPERATOR"
+        effect.undoing = effect.undoing and fact.source != "OPERATOR"
 
     def failed(self, fact: f.OperationFailed, decision: Decision, claim: AnyClaim | None) -> None:
         """The effect is taken as absent."""
@@ -214,16 +220,28 @@ class OperationBook:
         ids = (fact.operation_id, f"attempt {fact.attempt}")
         match claim:
             case Override():
-                proven = decision.topic == "overrides" and bool(claim.evidence)
+                proven = decision.topic == "overrides" and bool(claim.evidence) and fact.proof == "OVERRIDE"
             case Abort() | Observe():
                 proven = claim.proof in _PROOFS and claim.proof == fact.proof and decision.topic in _ENDS.values()
             case _:
                 proven = False
         if not proven:
             self._report("PROOF", ids, f"{decision.claim_type} on {decision.topic} proves nothing (as {fact.proof})")
+        if isinstance(claim, Observe) and claim.proof in ("SECOND_LOOK", "STATEMENT"):
+            self._check_landed(effect, claim, decision)
         if effect.status not in _OPEN:
             self._report("PROOF", ids, f"it was {effect.status}, which no proof of absence ends at once")
         effect.status, effect.claimed = "FAILED", False
+
+    def _check_landed(self, effect: Effect, claim: Observe, decision: Decision) -> None:
+        """The look itself, not just the news of it, must come after the permit and the longest way of what was sent."""
+        permit_ms = self._declared(effect, "actions", effect.opened.action).get("permit_ms", 0)
+        in_flight_ms = self._declared(effect, "downstreams", effect.opened.downstream).get("in_flight_ms_max", 0)
+        stamp = claim.source_time if claim.source_time is not None else claim.occurred_at or decision.appended_at
+        looked_at, landed_at = min(stamp, decision.appended_at), effect.allowed_at + permit_ms + in_flight_ms
+        if effect.allowed_at and looked_at < landed_at:
+            self._report("PROOF_TIME", (effect.opened.operation_id, f"attempt {effect.attempt}"),
+                         f"it was looked at {looked_at}, and what was sent may land until {landed_at}")  # fmt: skip
 
     def doubted(self, fact: f.OperationInDoubt) -> None:
         """Nobody knows."""
@@ -259,6 +277,12 @@ class OperationBook:
         if effect.status not in ("STAGED", "VALIDATED"):
             self._report("WITHDRAWN", (fact.operation_id,), f"it was {effect.status}")
         effect.status = "WITHDRAWN"
+
+    def regretted(self, fact: f.CompensationRequested) -> None:
+        """It is to be undone."""
+        effect = self._known(fact.operation_id, "a compensation that is asked for")
+        if effect is not None:
+            effect.undoing = True
 
     def compensated(self, fact: f.OperationCompensated) -> None:
         """Its effect was undone."""

@@ -48,6 +48,7 @@ class _Course:
         self.closed = False
         self.plan: str | None = None
         self.steps: dict[str, dict[str, tuple[str, str]]] = {}  # plan -> step -> slot's action and business key
+        self.requires: dict[tuple[str, str], list[str]] = {}  # (plan, step) -> the steps that it requires
         self.joined: dict[tuple[str, str], str] = {}  # (plan, step) -> operation
 
 
@@ -166,16 +167,22 @@ class Checker:
         match fact:
             case f.OperationOpened():
                 self._starts(fact.intent_id, fact.operation_id, "an operation")
-                operations.opened(fact, seq)
+                operations.opened(fact, seq, decision.decided_at)
+                self._check_requires(fact.operation_id)
+                # What the generation before was taken for is not true of this one.
+                self._course(fact.intent_id).joined.pop((fact.plan_id, fact.step_id), None)
             case f.OperationReady():
-                operations.ready(fact, seq)
+                operations.ready(fact, seq, decision.decided_at)
+                if fact.status == "SUBMITTED":
+                    self._check_requires(fact.operation_id)
                 self._check_fresh(fact.operation_id, seq)
             case f.AttemptStarted():
-                operations.attempted(fact, seq)
+                operations.attempted(fact, seq, decision.decided_at)
                 self._check_fresh(fact.operation_id, seq)
             case f.PermitIssued():
                 self._starts(fact.intent_id, fact.operation_id, "a permit")
-                operations.permitted(fact, seq)
+                operations.permitted(fact, seq, decision.decided_at)
+                self._check_requires(fact.operation_id)
                 self._check_fresh(fact.operation_id, seq)
             case f.OperationSettled():
                 operations.settled(fact, decision, self._claim(decision))
@@ -188,6 +195,8 @@ class Checker:
                 operations.escalated(fact)
             case f.OperationWithdrawn():
                 operations.withdrawn(fact)
+            case f.CompensationRequested():
+                operations.regretted(fact)
             case f.OperationCompensated():
                 operations.compensated(fact)
             case f.StepSucceeded():
@@ -230,6 +239,26 @@ class Checker:
             now = f"version {course.version} and plan {course.plan}"
             self._report("FRESH", (operation_id,), f"it may act for {then}, while {now} are in force")
 
+    def _check_requires(self, operation_id: str) -> None:
+        """What is started, or may act, must have under it what its step requires."""
+        effect = self._operations.effects.get(operation_id)
+        if effect is None or not effect.opened.plan_id:
+            return
+        intent_id, plan_id, step_id = effect.opened.intent_id, effect.opened.plan_id, effect.opened.step_id
+        course = self._course(intent_id)
+        for required in course.requires.get((plan_id, step_id), ()):
+            slot = course.steps[plan_id].get(required)
+            under = None if slot is None else self._operations.of_slot(intent_id, *slot)
+            if under is None or under.status != "SETTLED" or under.undoing:
+                said = "was never dispatched" if under is None else f"is {under.status}"
+                said += ", to be undone" if under is not None and under.undoing else ""
+                self._report("REQUIRES", (operation_id, step_id), f"step {required} under it {said}")
+                continue
+            obligation = self._commitments.obligations.get(under.opened.commitment_id or "")
+            if obligation is not None and obligation.status not in ("ACTIVE", "SATISFIED"):
+                self._report("REQUIRES", (operation_id, step_id), f"the commitment of step {required} under it is "
+                             f"{obligation.status}")  # fmt: skip
+
     def _declared(self, fact: f.IntentDeclared) -> None:
         course = self._course(fact.intent_id)
         if course.closed or fact.version <= course.version:
@@ -243,6 +272,10 @@ class Checker:
         course.steps[fact.plan_id] = {
             step["step_id"]: (step["action"], step["business_key"]) for step in fact.steps
         }  # fmt: skip
+        for step in fact.steps:
+            edges = [edge["step_id"] for edge in step["edges"] if edge["kind"] == "REQUIRES"]
+            if edges:
+                course.requires[fact.plan_id, step["step_id"]] = edges
         if fact.status != "ADOPTED":
             return
         self._starts(fact.intent_id, fact.plan_id, "a plan")

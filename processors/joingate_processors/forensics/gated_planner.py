@@ -18,6 +18,8 @@ class Planner:
         self._replanned = not stage.scenario.two_ids
         self._redeclared = not stage.scenario.redeclared
         self._cancelled = not stage.scenario.cancelled
+        required = {step.requires for step in stage.scenario.steps}
+        self._relied_on = {step.entity for step in stage.scenario.steps if step.step_id in required}
 
     def move(self) -> None:
         """Do one thing, sensible or not."""
@@ -60,7 +62,9 @@ class Planner:
             if commitment is None or commitment.status != "ACTIVE":
                 continue
             claim: c.AnyClaim = c.Release(claim_id=stage.claim_id(), intent_id=INTENT, commitment_id=commitment_id)
-            if stage.rng.random() < 0.4:
+            creating = stage.simulator.state.operations.get(commitment.creating_operation or "")
+            relied_on = creating is not None and creating.business_key in self._relied_on
+            if stage.rng.random() < 0.4 or relied_on:
                 claim = c.MarkSatisfied(claim_id=stage.claim_id(), intent_id=INTENT, commitment_id=commitment_id,
                                         evidence=["it was used"])  # fmt: skip
             stage.say(claim, "PLANNER")
@@ -90,7 +94,7 @@ class Planner:
         plan_id = f"p{self._plans}"
         steps: list[c.PlanStep] = [
             {"step_id": f"{plan_id}.{step.step_id}", "action": step.action, "business_key": step.entity,
-             "arguments": {step.argument: step.entity}}
+             "arguments": {step.argument: step.entity}, "edges": _edges(plan_id, step)}
             for step in stage.scenario.steps
         ]  # fmt: skip
         stage.say(
@@ -111,6 +115,8 @@ class Planner:
             self._fabricate(plan_id, step, identity)
         elif operation is None or operation.status in ("WITHDRAWN", "FAILED"):
             self._dispatch(plan_id, step)
+        elif operation.status == "COMPENSATED" and step.entity in self._relied_on:
+            self._dispatch(plan_id, step)  # it was regretted, and others rest on it: once more
         elif operation.status == "SETTLED":
             if step.late_abort and step.step_id not in self._regretted:
                 self._regretted.add(step.step_id)
@@ -170,3 +176,7 @@ class Planner:
     def _close(self) -> None:
         stage = self._stage
         stage.say(c.Close(claim_id=stage.claim_id(), intent_id=INTENT, outcome="done"), "PLANNER")
+
+
+def _edges(plan_id: str, step: StepFaults) -> list[c.Edge]:
+    return [] if step.requires is None else [{"kind": "REQUIRES", "step_id": f"{plan_id}.{step.requires}"}]

@@ -46,7 +46,7 @@ class Executor:
                 asked_at = self._prepared_at[command.operation_id, command.attempt, command.worker]
                 self._act(command, in_time=self._stage.simulator.now - asked_at <= command.permit_ms)
             case "EXECUTE":
-                self._act(command, in_time=self._stage.simulator.now - command.issued_at <= command.permit_ms)
+                self._act(command, in_time=self._stage.simulator.now <= command.act_until)
             case "UNKNOWN":
                 raise AssertionError("the gate sends no command of an unknown kind")
 

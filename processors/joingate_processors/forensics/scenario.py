@@ -6,7 +6,7 @@ but through a downstream's own answers.
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Silence = Literal["NONE", "BEFORE", "AFTER"]
@@ -14,6 +14,7 @@ Silence = Literal["NONE", "BEFORE", "AFTER"]
 FABRICATED, SILENT, LOST_ACK = 0.30, 0.30, 0.50
 DUPLICATED, TWO_IDS, LATE_ABORT, NO_PROOF, HASTY = 0.30, 0.25, 0.15, 0.10, 0.05
 REDECLARED, CANCELLED, GARBLED, RESTARTED, REORDERED, REPEATED = 0.10, 0.05, 0.08, 0.03, 0.20, 0.10
+REQUIRED = 0.40
 STEPS_MAX = 6
 """How many steps a plan has at most, where their number is drawn."""
 STEPS_ASKED_MAX = 100
@@ -32,6 +33,7 @@ class StepFaults:
     `fabricated`: the model says that it is done. `silence`: the executor never hears of it (BEFORE), or acts and its
     answer is lost (AFTER). `duplicated`: it is asked for again. `late_abort`: it is aborted once it is done.
     `no_proof`: the executor throws after acting, and says Abort. `hasty`: it says Commit before it has a permit.
+    `requires`: the step that it rests on (None: on none).
     """
 
     step_id: str
@@ -44,6 +46,7 @@ class StepFaults:
     late_abort: bool
     no_proof: bool
     hasty: bool
+    requires: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,14 @@ def draw(seed: int, steps: int | None = None) -> tuple[Scenario, random.Random]:
     actions = [rng.choice(_ACTIONS) for _ in range(count)]
     if rng.random() < 0.6:
         actions[-1] = _PIVOT
-    faulty = tuple(_step(rng, number, *action) for number, action in enumerate(actions, start=1))
+    # Edges are drawn apart, so that what else a seed tells is the same with them and without.
+    edges = random.Random(f"edges of {seed}")
+    faulty = tuple(
+        replace(_step(rng, number, *action), requires=f"s{number - 1}")
+        if number > 1 and edges.random() < REQUIRED
+        else _step(rng, number, *action)
+        for number, action in enumerate(actions, start=1)
+    )
     scenario = Scenario(
         seed, faulty, two_ids=rng.random() < TWO_IDS, redeclared=rng.random() < REDECLARED,
         cancelled=rng.random() < CANCELLED, garbled=rng.random() < GARBLED,

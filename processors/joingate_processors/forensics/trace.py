@@ -52,6 +52,8 @@ _CLOCK = ("at", "advance")
 _SETTINGS = ("batch", "catalogue")
 _KINDS = ("type", "raw", "restart", "expect")
 _EXPECTED = ("verdict", "reason", "type", "facts", "detail", "subject_id", "status", "state")
+_DEPTH_MAX = 50
+_TOO_DEEP = "its values are nested too deeply to be read"
 _NO_KEY = ("RetireOwner",)  # written to every partition, so that no intent is its key
 
 
@@ -172,9 +174,22 @@ def _objects(lines: Iterable[str | Json]) -> Iterator[tuple[int, Json]]:
                 raise TraceError(line, fault.field, fault.sentence) from fault
             except ValueError as error:
                 raise TraceError(line, "", f"it is no JSON: {error}") from error
+            except RecursionError as error:
+                raise TraceError(line, "", _TOO_DEEP) from error
         if not isinstance(written, dict):
-            raise TraceError(line, "", f"it is no JSON object but {written!r}")
+            raise TraceError(line, "", f"it is no JSON object but a {type(written).__name__}")
+        if not _is_flat(written):
+            raise TraceError(line, "", _TOO_DEEP)
         yield line, written
+
+
+def _is_flat(written: object) -> bool:
+    """Whether no value lies deeper than any claim's does; what walks through the line later may recurse then."""
+    level = [written]
+    for _ in range(_DEPTH_MAX):
+        inner = [one for one in level if isinstance(one, dict | list)]
+        level = [item for one in inner for item in (one.values() if isinstance(one, dict) else one)]
+    return not any(isinstance(one, dict | list) for one in level)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> Json:
@@ -221,6 +236,9 @@ def _check_settings(written: Json, *, first: bool) -> None:
         raise FieldFault("batch", f"{batch!r} is no number of claims; write 1 or more")
     if not isinstance(catalogue, str) or not catalogue:
         raise FieldFault("catalogue", f"{catalogue!r} is no path; name a file beside the trace")
+    # A trace comes with a bug's report, from anybody: it may read what came with it, and nothing else.
+    if Path(catalogue).is_absolute() or ".." in Path(catalogue).parts:
+        raise FieldFault("catalogue", f"{catalogue!r} leads elsewhere; put the file beside the trace")
 
 
 def _clock(written: Json) -> Clock:

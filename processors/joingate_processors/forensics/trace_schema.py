@@ -73,7 +73,7 @@ def _claim(name: str, defs: dict[str, Json]) -> Json:
         required.remove("intent_id")
     properties: Json = {
         "as": {"enum": list(TOPIC_OF), "description": "Who speaks; it decides the topic."},
-        "type": {"const": name},
+        "type": {"const": name, "description": "Which claim it is."},
         **describe_fields(name, defs),
         **{word: _name_schema(word) for word in allowed},
     }
@@ -111,7 +111,7 @@ def _raw() -> Json:
 
 def _restart() -> Json:
     doc = "All memory is dropped, and restored from the log."
-    return _line({"restart": {"const": True}}, ["restart"], doc)
+    return _line({"restart": {"const": True, "description": "Always true."}}, ["restart"], doc)
 
 
 def _expect() -> Json:
@@ -126,17 +126,23 @@ def _expect() -> Json:
         "description": "Any part of the decision, and of the state at this point.",
         "minProperties": 1,
         "properties": {
-            "verdict": {"enum": list(get_args(Verdict))},
-            "reason": {"enum": list(REASONS)},
+            "verdict": {"enum": list(get_args(Verdict)), "description": "How it was decided."},
+            "reason": {"enum": list(REASONS), "description": "Why, by its name in the table of reasons."},
             "type": {"enum": list(CLAIM_TYPES), "description": "Picks the decisions on claims of this type."},
             "facts": {**row, "items": fact},
-            "detail": {"type": "string"},
-            "subject_id": {"type": "string"},
-            "status": {"type": "string"},
-            "state": {"type": "object", "properties": dict.fromkeys(STATE_PARTS, row), "additionalProperties": False},
+            "detail": {"type": "string", "description": "The decision's sentence, word for word."},
+            "subject_id": {"type": "string", "description": "What it is about, where that has an id."},
+            "status": {"type": "string", "description": "The subject's status after it."},
+            "state": {
+                "type": "object", "properties": dict.fromkeys(STATE_PARTS, row), "additionalProperties": False,
+                "description": f"Any part of what is remembered now: {', '.join(STATE_PARTS)}.",
+            },
         },
         "additionalProperties": False,
     }  # fmt: skip
     of: Json = {"type": "integer", "minimum": 1, "description": "The line that it is about; left out: the one before."}
     line: Json = {"expect": expected, "of": of}
-    return {"type": "object", "properties": line, "required": ["expect"], "additionalProperties": False}
+    return {
+        "type": "object", "description": "Checked against the decision and the state; decides nothing.",
+        "properties": line, "required": ["expect"], "additionalProperties": False,
+    }  # fmt: skip

@@ -4,11 +4,20 @@ Each arrival becomes one decision, is encoded once, folded into the state, and h
 leaves the gate because of it. Nothing here begins or ends a transaction, or knows whether one succeeds.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from joingate_processors.gate.intake import Intake, IntakeRecord, Unfit, claim_of, quarantine_claim, quarantined
+from joingate_processors.gate.intake import (
+    Intake,
+    IntakeRecord,
+    Unfit,
+    claim_of,
+    quarantine_claim,
+    quarantined,
+    scope_of,
+)
 from joingate_processors.gate.transactions import OnDelivery, Writer
 from joingate_processors.law.arrival import Arrival, Due, FollowUp
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
@@ -19,10 +28,17 @@ from joingate_schemas.claims import AnyClaim, CatalogueChanged, TimerFired
 from joingate_schemas.codec import Codec
 from joingate_schemas.decisions import ClaimTopic, Command, CommitmentRow, Decision, InDoubtRequest
 from joingate_schemas.ids import derived_id
-from joingate_schemas.topics import Topics
+from joingate_schemas.registry import RegistryUnavailable
+from joingate_schemas.topics import RECORD_BYTES_MAX, Topics
+
+log = logging.getLogger("joingate.gate")
 
 Entry = tuple[int, ClaimTopic, IntakeRecord]
 """A record of an intake topic: its append time (ms), its topic's short name, and itself."""
+
+
+DECISION_BYTES_MAX = RECORD_BYTES_MAX - 262_144
+"""The largest decision that is written: what goes around it has to fit the ledger's topic too."""
 
 
 class Law(NamedTuple):
@@ -39,6 +55,10 @@ class TimedState(State, Protocol):
     """A state that can be asked for what is due."""
 
     def due(self, now: int, limit: int) -> list[Due]: ...
+
+
+class Undecidable(RuntimeError):
+    """A claim that the gate can't decide: a fault of ours, or one that asks for too much at once."""
 
 
 class TimerStuck(RuntimeError):
@@ -108,7 +128,12 @@ class Docket:
             if isinstance(arrival, Unfit):
                 self._set_aside(arrival, record, topic, offset, appended_at)
             else:
-                decide(arrival, record.key())
+                try:
+                    decide(arrival, record.key())
+                except Undecidable as fault:
+                    log.error("%s is set aside: %s", self.current, fault)
+                    unfit = Unfit("UNDECIDABLE", str(fault), scope_of(record.key()))
+                    self._set_aside(unfit, record, topic, offset, appended_at)
             inputs[topic] = offset + 1
             heard[topic] = appended_at
         return heard
@@ -164,8 +189,16 @@ class Docket:
     def _decide(self, arrival: Arrival, key: bytes | None) -> Decision:
         """Decide one claim, and then whatever it lets be decided."""
         state = self._state
-        decision = self._judge(state, arrival, self._catalogue, self._epoch)
-        raw = self._encode(decision)
+        try:
+            decision = self._judge(state, arrival, self._catalogue, self._epoch)
+            raw = self._encode(decision)
+        except RegistryUnavailable:
+            raise
+        except Exception as error:
+            # Nothing is written yet, so this claim alone can be set aside, and stops nobody else's.
+            raise Undecidable(f"the gate can't decide it ({type(error).__name__}: {error})") from error
+        if len(raw) > DECISION_BYTES_MAX:
+            raise Undecidable(f"its decision would have {len(raw)} bytes, and the ledger takes {DECISION_BYTES_MAX}")
         self._fold(state, decision, sha256(raw).digest())
         if self.count:
             self._send(self._ledger, raw, key)

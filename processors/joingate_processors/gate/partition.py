@@ -325,6 +325,12 @@ class Partition:
         if self._marker_at is not None:
             self.position = replace(self.position, changelog_offset=self._marker_at[0])
         state.commit(self.position)
+        if self._first_offset < before.ledger_offset:
+            raise Halted(
+                f"Partition {self.number}: the ledger took a record at offset {self._first_offset}, and it had come to "
+                f"{before.ledger_offset} before: the topic was cut or made anew while the gate ran. Restore the ledger "
+                "from a copy; the decisions that are missing are not in this topic."
+            )
         if self._marker_at is not None:
             self.clock.sample(marked, self._marker_at[1])
 

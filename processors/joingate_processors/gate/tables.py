@@ -202,6 +202,15 @@ class RocksIndex:
             (members.add if present else members.discard)(member)
         return sorted(members)
 
+    def first(self, owner: str) -> str | None:
+        """The first of `owner`'s members; None if it has none. Reads no further than it must."""
+        touched = self._touched.get(owner, {})
+        added = min((member for member, present in touched.items() if present), default=None)
+        # Keys are in the order of their UTF-8, which is that of their text.
+        kept = (member for key, _ in scan(self._db, self._prefix(owner)) if touched.get(member := key.decode(), True))
+        stored = next(kept, None)
+        return min((member for member in (added, stored) if member is not None), default=None)
+
     def add(self, owner: str, member: str) -> None:
         """Make `member` one of `owner`'s; it may be already."""
         try:

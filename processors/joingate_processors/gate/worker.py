@@ -20,7 +20,8 @@ from joingate_processors.gate.clock import ClockOff, monotonic_ms
 from joingate_processors.gate.culprit import open_transaction
 from joingate_processors.gate.docket import Entry, Law
 from joingate_processors.gate.ends import Ends
-from joingate_processors.gate.logs import Halted
+from joingate_processors.gate.logs import Halted, Stopping
+from joingate_processors.gate.membership import confirm
 from joingate_processors.gate.merge import Merge
 from joingate_processors.gate.partition import Partition
 from joingate_processors.gate.settings import GateSettings
@@ -90,12 +91,15 @@ class Worker:
         self._assigned: set[int] = set()  # those of them that are read
         self._board = StatusBoard(settings.group, settings.data_dir, on_status)
         self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="joingate-gate")
+        # Commits have threads of their own: behind partitions that restore, they would hold up the loop.
+        self._commits = ThreadPoolExecutor(max_workers=8, thread_name_prefix="joingate-commit")
         self._ends = Ends(settings, self._topics)
         self._away = ""
         self._away_since = 0
         self._busy = False
         self._consumer = self._new_consumer()
         self._group: object = None
+        self._member_id = ""
 
     def _new_consumer(self) -> Consumer:
         settings = self._settings
@@ -146,7 +150,7 @@ class Worker:
         if len(work) == 1:
             self._guarded(work[0], work[0].partition.end)
         else:  # Commits wait for the broker, so those of several partitions wait side by side.
-            list(self._pool.map(lambda seat: self._guarded(seat, seat.partition.end), work))
+            list(self._commits.map(lambda seat: self._guarded(seat, seat.partition.end), work))
         if work:
             _sweep()
         self._show()
@@ -158,6 +162,8 @@ class Worker:
             return True
         except WriterLost as error:
             self._reopen(seat, str(error))
+        except Stopping:
+            log.info("Partition %s is let go before it was taken over.", seat.partition.number)
         except _NEEDS_A_PERSON as error:
             self._halt(seat, str(error))
         except Exception as error:
@@ -324,6 +330,7 @@ class Worker:
         self._owned = {one.partition for one in given}
         # Asked for once a rebalance: the call holds up the whole process for a second or two when it comes badly.
         self._group = consumer.consumer_group_metadata()
+        self._member_id = consumer.memberid()
         for number in [number for number in self._seats if number not in self._owned]:
             self._vacate(self._seats.pop(number))
         for number in sorted(self._owned - self._seats.keys()):
@@ -372,9 +379,17 @@ class Worker:
             if seat.opening is not None and seat.opening.done():
                 self._opened(seat, seat.opening)
             elif seat.opening is None and seat.state == "RESTORING" and time.monotonic() >= seat.retry_at:
-                seat.opening = self._pool.submit(seat.partition.open)
+                seat.opening = self._open(seat)
         if self._assigned != {number for number in self._owned if self._seats[number].running}:
             self._assign()
+
+    def _open(self, seat: _Seat) -> Future[None]:
+        """Take it over in the background; anew only once the group has said that it is still ours (membership.py)."""
+        partition = seat.partition
+        if not seat.failures:
+            return self._pool.submit(partition.open)
+        place = self._settings.group, self._member_id, partition.number
+        return self._pool.submit(confirm, self._ends.admin, *place, partition.open)
 
     def _opened(self, seat: _Seat, opening: Future[None]) -> None:
         seat.opening = None
@@ -395,6 +410,7 @@ class Worker:
         self._seats = {}
         self._consumer.close()
         self._pool.shutdown()
+        self._commits.shutdown()
         self._board.show({}, "the gate has stopped", running=False)
 
     def _show(self) -> None:

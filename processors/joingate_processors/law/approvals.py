@@ -1,15 +1,11 @@
 """What approvers may say: yes or no to exactly one content, which is what the digest binds it to."""
 
-from typing import assert_never
-
-from joingate_processors.law import outcomes
+from joingate_processors.law import order, outcomes
 from joingate_processors.law.arrival import Ruling
-from joingate_processors.law.case import Case, refuse
-from joingate_processors.law.opening import ready
+from joingate_processors.law.case import Case, approvals_needed, refuse
 from joingate_processors.law.state import Operation
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
-from joingate_schemas.catalogue import Action
 from joingate_schemas.facts import AnyFact
 
 
@@ -25,15 +21,19 @@ def approve(case: Case, claim: c.Approve) -> Ruling:
     action = case.action_of(operation)
     if action is None:
         refuse("UNKNOWN_ACTION", f"the catalogue in force has no {operation.action}", identity, operation.status)
-    stale = case.is_fresh(operation)
+    stale = case.staleness(operation)
     if stale:
         facts = outcomes.withdraw(case, operation, stale)
         return Ruling("REJECTED", stale, "its ground is no longer current", identity, "WITHDRAWN", facts)
+    if action.approval == "MAKER_CHECKER" and claim.principal in ("", operation.requested_by):
+        refuse("MAKER_IS_CHECKER", f"'{claim.principal}' asked for it, or does not say who approves", identity,
+               operation.status)  # fmt: skip
     facts = [_recorded(operation, claim, True)]
-    names = {*operation.approvals, claim.principal}
-    if len(names) < _needed(action):
-        return Ruling("ACCEPTED", "OK", f"{len(names)} of {_needed(action)}", identity, operation.status, facts)
-    status, timer, deadline = ready(case, action, operation.phases)
+    names = {*case.approved_by(operation), claim.principal}
+    needed = approvals_needed(action)
+    if len(names) < needed:
+        return Ruling("ACCEPTED", "OK", f"{len(names)} of {needed}", identity, operation.status, facts)
+    status, timer, deadline = order.start(case, action, operation)
     if action.hold_ms:
         status, timer, deadline = "STAGED", "HOLD", case.now + action.hold_ms
     facts.append(
@@ -50,18 +50,6 @@ def decline(case: Case, claim: c.Decline) -> Ruling:
         refuse("APPROVAL_STALE", "it declines other content", operation.operation_id, operation.status)
     facts = [_recorded(operation, claim, False), *outcomes.withdraw(case, operation, f"declined by {claim.principal}")]
     return Ruling("ACCEPTED", "OK", "", operation.operation_id, "WITHDRAWN", facts)
-
-
-def _needed(action: Action) -> int:
-    match action.approval:
-        case "NONE":
-            return 0
-        case "ANY" | "MAKER_CHECKER":
-            return 1
-        case "N_OF_M":
-            return action.approvals_needed
-        case _:
-            assert_never(action.approval)
 
 
 def _awaiting(case: Case, claim: c.Approve | c.Decline) -> Operation:

@@ -1,12 +1,15 @@
 """What every rule has at hand: the state to read, the catalogue, the time, and the guards that many rules share."""
 
-from typing import NoReturn
+from typing import NoReturn, assert_never
 
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.state import Intent, Operation, PlanRow, State, Step, plan_key, step_key
-from joingate_schemas.catalogue import Action, Catalogue, Downstream
-from joingate_schemas.claims import Role
+from joingate_schemas.catalogue import Action, Capability, Catalogue, Downstream
+from joingate_schemas.claims import Proof, Role
 from joingate_schemas.ids import operation_id
+
+# What a downstream must be able to do before absence can be proven by its word: a law of keys, of looks, of periods.
+_PROVEN_BY: dict[Proof, Capability] = {"TOMBSTONE": "IDEMPOTENT_KEY", "SECOND_LOOK": "LOOKUP", "STATEMENT": "STATEMENT"}
 
 
 class Refused(Exception):
@@ -21,15 +24,34 @@ def refuse(reason: str, detail: str, subject_id: str = "", status: str = "") -> 
     raise Refused(Ruling("REJECTED", reason, detail, subject_id, status))
 
 
+def approvals_needed(action: Action) -> int:
+    """How many approvals let an operation of `action` go on."""
+    match action.approval:
+        case "NONE":
+            return 0
+        case "ANY" | "MAKER_CHECKER":
+            return 1
+        case "N_OF_M":
+            return action.approvals_needed
+        case _:
+            assert_never(action.approval)
+
+
 class Case:
-    """One claim's hearing: reads only. `now` is the decision's time (ms), `role` that of the claim's topic."""
+    """One claim's hearing: reads only. `now` is the decision's time (ms), `role` that of the claim's topic.
 
-    __slots__ = ("catalogue", "now", "role", "state")
+    `appended_at` (ms) is when the claim reached the log, which lies before `now` where it had to wait.
+    """
 
-    def __init__(self, state: State, catalogue: Catalogue, now: int, role: Role) -> None:
+    __slots__ = ("appended_at", "catalogue", "now", "role", "state")
+
+    def __init__(
+        self, state: State, catalogue: Catalogue, now: int, role: Role, appended_at: int | None = None
+    ) -> None:
         self.state = state
         self.catalogue = catalogue
         self.now = now
+        self.appended_at = now if appended_at is None else appended_at
         self.role = role
 
     def open_intent(self, intent_id: str, version: int) -> Intent:
@@ -95,13 +117,27 @@ class Case:
 
     def quiet_from(self, operation: Operation) -> int:
         """When everything that may have acted has landed or never will (ms); 0 if nothing can have."""
-        action, downstream = self.action_of(operation), self.downstream_of(operation)
+        downstream = self.downstream_of(operation)
         in_flight = 0 if downstream is None else downstream.in_flight_ms_max
         if operation.permit_at is None:
             # Somebody may have acted unpermitted, but not later than it came into doubt.
             return 0 if operation.in_doubt_since is None else operation.in_doubt_since + in_flight
-        acting = 0 if action is None else action.permit_ms if operation.phases == "TWO_PHASE" else action.silence_ms
-        return operation.permit_at + acting + in_flight
+        return self.act_until(operation) + in_flight
+
+    def act_until(self, operation: Operation) -> int:
+        """Until when the latest attempt that was allowed to act may begin (ms); 0 while none was."""
+        action = self.action_of(operation)
+        return 0 if operation.permit_at is None else operation.permit_at + (0 if action is None else action.permit_ms)
+
+    def can_prove(self, operation: Operation, proof: Proof) -> bool:
+        """Whether the operation's downstream is able to what `proof` rests on, as far as it is declared."""
+        needed, downstream = _PROVEN_BY.get(proof), self.downstream_of(operation)
+        return needed is None or (downstream is not None and needed in downstream.capabilities)
+
+    def approved_by(self, operation: Operation) -> set[str]:
+        """Whose approval of the operation holds now."""
+        expiries = operation.approval_expiries
+        return {name for name in operation.approvals if name not in expiries or expiries[name] > self.now}
 
     def key_known_until(self, operation: Operation) -> int | None:
         """Until when the downstream knows the key (ms): 0 if it has no keys, None if it never forgets."""
@@ -120,7 +156,7 @@ class Case:
 
     def no_resend(self, operation: Operation) -> tuple[str, str] | None:
         """Why no new attempt under the same key may be permitted now, as reason and sentence; None if one may."""
-        stale = self.is_fresh(operation)
+        stale = self.may_not_act(operation)
         if stale:
             return "NOT_FRESH", f"its ground is gone: {stale}"
         if not operation.permits:
@@ -132,7 +168,7 @@ class Case:
             return "KEY_WINDOW_PASSED", f"{operation.downstream} may forget the key before a new attempt has landed"
         return None
 
-    def is_fresh(self, operation: Operation) -> str:
+    def staleness(self, operation: Operation) -> str:
         """Empty if what justifies the operation is still current (law 7), else the reason's name."""
         if not operation.plan_id:
             return ""  # discharging work, opened by the gate: no supersession or cancel takes its ground away
@@ -146,3 +182,12 @@ class Case:
         if operation.plan_id != intent.plan_id:
             return "PLAN_SUPERSEDED"
         return ""
+
+    def may_not_act(self, operation: Operation) -> str:
+        """Empty if it may be allowed to act now, as far as its ground and its approvals go, else the reason's name."""
+        stale = self.staleness(operation)
+        if stale or not operation.approval_expiries:
+            return stale
+        action = self.action_of(operation)
+        enough = action is None or len(self.approved_by(operation)) >= approvals_needed(action)
+        return "" if enough else "APPROVAL_STALE"

@@ -14,10 +14,13 @@ from joingate_processors.law.state import (
     State,
     Step,
     hold_key,
+    newness,
+    news_of,
     plan_key,
     step_key,
 )
 from joingate_schemas import facts as f
+from joingate_schemas.claims import Edge
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT
 from joingate_schemas.ids import operation_id
 from joingate_schemas.record import changed, from_datum
@@ -29,10 +32,10 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
         case f.OperationOpened():
             _operation_opened(state, fact, at)
         case f.OperationSettled():
+            # A person who says so decides that it stays, and takes it up by name.
+            kept = {"compensating": False, "claimed": True} if fact.source == "OPERATOR" else {}
             _operation(state, fact.operation_id, status="SETTLED", external_id=fact.external_id, timer="NONE",
-                       deadline_at=None)  # fmt: skip
-            if fact.source == "OPERATOR":
-                _operation(state, fact.operation_id, compensating=False)  # a person decided that it stays
+                       deadline_at=None, settled_at=at, **kept)  # fmt: skip
         case f.PlanRecorded():
             _plan_recorded(state, fact, at)
         case f.IntentDeclared():
@@ -192,6 +195,7 @@ def _plan_recorded(state: State, fact: f.PlanRecorded, at: int) -> None:
         ),
     )  # fmt: skip
     barrier: str | None = None
+    edges, invalidated_by = _both_ways(steps)
     for position, step in enumerate(steps):
         step_id = step["step_id"]
         state.steps.put(
@@ -201,7 +205,8 @@ def _plan_recorded(state: State, fact: f.PlanRecorded, at: int) -> None:
                 following=steps[position + 1]["step_id"] if position + 1 < len(steps) else None,
                 barrier=None if step["parallel"] else barrier, action=step["action"],
                 business_key=step["business_key"], slot_id=step["slot_id"], arguments=step["arguments"],
-                goal_id=step["goal_id"], edges=step["edges"], pivot=step["pivot"], irreversible=step["irreversible"],
+                goal_id=step["goal_id"], edges=edges.get(step_id, step["edges"]),
+                invalidated_by=invalidated_by.get(step_id, []), pivot=step["pivot"], irreversible=step["irreversible"],
                 dispatched=False, succeeded=False,
             ),
         )  # fmt: skip
@@ -211,7 +216,24 @@ def _plan_recorded(state: State, fact: f.PlanRecorded, at: int) -> None:
         _intent(state, fact.intent_id, plan_id=fact.plan_id)
 
 
+def _both_ways(steps: list[f.StepDetail]) -> tuple[dict[str, list[Edge]], dict[str, list[str]]]:
+    """Edges of steps that others conflict with, as both sides have them; and what each step is invalidated by."""
+    edges: dict[str, list[Edge]] = {}
+    invalidated_by: dict[str, list[str]] = {}
+    own = {step["step_id"]: step["edges"] for step in steps}
+    for step_id, edge in [(step["step_id"], edge) for step in steps for edge in step["edges"]]:
+        other = edge["step_id"]
+        if edge["kind"] == "INVALIDATES":
+            invalidated_by.setdefault(other, []).append(step_id)
+        elif edge["kind"] == "CONFLICTS_WITH":
+            back: Edge = {"kind": "CONFLICTS_WITH", "step_id": step_id}
+            edges.setdefault(other, list(own.get(other, []))).append(back)
+    return edges, invalidated_by
+
+
 def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
+    key = step_key(fact.intent_id, fact.plan_id, fact.step_id)
+    step = state.steps.get(key) if fact.plan_id else None
     acting = fact.phases == "ONE_PHASE" and fact.status == "SUBMITTED"
     # Every field of the fact is one of the row, so the row is the fact and what it does not know yet.
     row = from_datum(
@@ -219,27 +241,27 @@ def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
         {
             **fact.__dict__,
             "latest_generation": fact.generation, "compensated_by": None, "compensating": False, "opened_at": at,
+            "ordered": step is not None and bool(step.edges or step.barrier or step.pivot), "settled_at": None,
             "first_permit_at": at if acting else None, "permits": 1 if acting else 0,
             "permit_attempt": fact.attempt if acting else 0, "permitted": [], "permit_at": at if acting else None,
             "permit_worker": "", "external_id": "", "in_doubt_cause": "", "in_doubt_since": None,
             "doubted_attempt": 0,
             # What the gate itself opened (a release, a compensation) is taken up by what it serves.
             "claimed": not fact.plan_id, "observed": False, "news": {}, "approvals": [],
+            "approval_expiries": {},
         },
     )  # fmt: skip
-    # A generation is opened once, so there is no row before it to look for.
-    _put_operation(state, None, row)
+    _put_operation(state, None, row)  # a generation is opened once: there is no row before it to look for
     if fact.generation > 1:
         # Generation 1 is where a slot is looked up, so its row names the latest.
         first_id = operation_id(fact.intent_id, fact.action, fact.business_key, 1)
         first = state.operations.get(first_id)
         if first is not None:
             state.operations.put(first_id, changed(first, latest_generation=fact.generation))
-    if fact.plan_id:
-        key = step_key(fact.intent_id, fact.plan_id, fact.step_id)
-        step = state.steps.get(key)
-        if step is not None and not step.dispatched:
-            state.steps.put(key, changed(step, dispatched=True))
+    if step is not None and not step.dispatched:
+        state.steps.put(key, changed(step, dispatched=True))
+    # A success was that of the generation before: this one has yet to make the join.
+    _unjoin(state, step)
 
 
 def _operation_ready(state: State, fact: f.OperationReady, at: int) -> None:
@@ -292,6 +314,15 @@ def _step_succeeded(state: State, fact: f.StepSucceeded, at: int) -> None:
     _operation(state, fact.operation_id, claimed=True, plan_id=fact.plan_id, step_id=fact.step_id)
 
 
+def _unjoin(state: State, step: Step | None) -> None:
+    if step is None or not step.succeeded:
+        return
+    state.steps.put(step_key(step.intent_id, step.plan_id, step.step_id), changed(step, succeeded=False))
+    plan = state.plans.get(plan_key(step.intent_id, step.plan_id))
+    if plan is not None:
+        _plan(state, plan.intent_id, plan.plan_id, steps_unjoined=plan.steps_unjoined + 1)
+
+
 def _operation_failed(state: State, fact: f.OperationFailed) -> None:
     operation = state.operations.get(fact.operation_id)
     if operation is None:
@@ -300,12 +331,7 @@ def _operation_failed(state: State, fact: f.OperationFailed) -> None:
     if operation.claimed and operation.plan_id:
         # A success that proved false opens the join again.
         after = changed(after, claimed=False)
-        key = step_key(operation.intent_id, operation.plan_id, operation.step_id)
-        step, plan = state.steps.get(key), state.plans.get(plan_key(operation.intent_id, operation.plan_id))
-        if step is not None and step.succeeded:
-            state.steps.put(key, changed(step, succeeded=False))
-            if plan is not None:
-                _plan(state, plan.intent_id, plan.plan_id, steps_unjoined=plan.steps_unjoined + 1)
+        _unjoin(state, state.steps.get(step_key(operation.intent_id, operation.plan_id, operation.step_id)))
     _put_operation(state, operation, after)
 
 
@@ -327,7 +353,10 @@ def _approval(state: State, fact: f.ApprovalRecorded) -> None:
     operation = state.operations.get(fact.operation_id)
     if operation is not None and fact.granted:
         approvals = [name for name in operation.approvals if name != fact.principal] + [fact.principal]
-        state.operations.put(fact.operation_id, changed(operation, approvals=approvals))
+        expiries = {name: at for name, at in operation.approval_expiries.items() if name != fact.principal}
+        if fact.expires_at is not None:
+            expiries[fact.principal] = fact.expires_at
+        state.operations.put(fact.operation_id, changed(operation, approvals=approvals, approval_expiries=expiries))
 
 
 def _put_commitment(state: State, before: Commitment | None, after: Commitment) -> None:
@@ -400,18 +429,23 @@ def _kept(state: State, fact: f.DispositionDecided) -> None:
 
 
 def _observed(state: State, fact: f.ObservationRecorded) -> None:
-    stamp = fact.source_version if fact.source_version is not None else fact.source_time
+    """What is older than its source's latest is kept as evidence, in the ledger alone (law 8)."""
+    stamps = news_of(fact.source, fact.source_version, fact.source_time)
     if fact.subject_kind == "OPERATION":
         operation = state.operations.get(fact.subject_id)
-        if operation is not None:
-            news = operation.news if stamp is None else {**operation.news, fact.source: stamp}
+        if operation is not None and newness(stamps, operation.news) >= 0:
+            news = _latest(operation.news, stamps)
             observed = operation.observed or fact.finding == "PRESENT"
             state.operations.put(fact.subject_id, changed(operation, news=news, observed=observed))
     elif fact.subject_kind == "COMMITMENT":
         commitment = state.commitments.get(fact.subject_id)
-        if commitment is not None:
-            news = commitment.news if stamp is None else {**commitment.news, fact.source: stamp}
+        if commitment is not None and newness(stamps, commitment.news) >= 0:
+            news = _latest(commitment.news, stamps)
             state.commitments.put(fact.subject_id, changed(commitment, news=news, finding=fact.finding))
+
+
+def _latest(news: dict[str, int], stamps: dict[str, int]) -> dict[str, int]:
+    return news if not stamps else {**news, **{name: max(at, news.get(name, at)) for name, at in stamps.items()}}
 
 
 def _orphan_raised(state: State, fact: f.OrphanRaised) -> None:

@@ -1,5 +1,7 @@
 """Intents: declared, superseded, cancelled, and closed only without a hole."""
 
+from math import inf
+
 from joingate_processors.law import commitments
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
@@ -15,6 +17,7 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
     """A first version, or a higher one that supersedes: what is left behind by it is found in this decision."""
     if claim.version < 1:
         refuse("MALFORMED", f"version {claim.version} is below 1", claim.intent_id)
+    _check_budgets(claim)
     content = digest_of(claim.tenant, claim.objective, claim.goals, claim.budgets)
     intent = case.state.intents.get(claim.intent_id)
     if intent is not None:
@@ -40,6 +43,18 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
         goals = {goal["goal_id"]: digest_of(goal) for goal in claim.goals}
         facts += commitments.on_superseded(case, intent, goals, _withdrawn(facts))
     return Ruling("ACCEPTED", "OK", "", claim.intent_id, "OPEN", facts)
+
+
+def _check_budgets(claim: c.DeclareIntent) -> None:
+    """Shares lie between 0 and 1, and a ceiling is a number that is not negative."""
+    if claim.budgets is None:
+        return
+    shares = (claim.budgets["exploration"], claim.budgets["verification"], claim.budgets["reconciliation"])
+    cost_max = claim.budgets.get("cost_max")
+    if not all(0 <= share <= 1 for share in shares):
+        refuse("MALFORMED", f"the budget's shares {shares} must lie between 0 and 1", claim.intent_id)
+    if cost_max is not None and not 0 <= cost_max < inf:
+        refuse("MALFORMED", f"the budget's ceiling {cost_max} must be a number from 0", claim.intent_id)
 
 
 def _withdrawn(facts: list[AnyFact]) -> set[str]:

@@ -12,7 +12,7 @@ from joingate_processors.law import approvals, commitments, intents, observation
 from joingate_processors.law.arrival import Arrival, Due, FollowUp, Ruling
 from joingate_processors.law.case import Case, Refused, refuse
 from joingate_processors.law.evolve import evolve
-from joingate_processors.law.state import Commitment, Header, Operation, PlanRow, Seen, State, seen_key
+from joingate_processors.law.state import Commitment, Header, Operation, PlanRow, Seen, State, Step, seen_key, step_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Catalogue
@@ -28,6 +28,8 @@ TOPIC_ROLES: dict[ClaimTopic, Role] = {
 """Who speaks on which topic (model §2)."""
 
 ID_LENGTH_MAX = 512
+SKEW_MS_MAX = 1 << 62
+"""The largest skew that is told: a stamp may hold any 64-bit number, and so must the fact about it."""
 _ALLOWED: dict[ClaimTopic, frozenset[type]] = {
     topic: frozenset(CLAIM_TYPES[name] for name in ROLE_TYPES[role]) for topic, role in TOPIC_ROLES.items()
 }
@@ -50,7 +52,7 @@ def judge(state: State, arrival: Arrival, catalogue: Catalogue, epoch: int) -> D
     header = state.header.get("") or _NO_HEADER
     now = max(header.decided_at, arrival.appended_at)
     role = TOPIC_ROLES.get(arrival.topic, "GATE")
-    case = Case(state, catalogue, now, role)
+    case = Case(state, catalogue, now, role, arrival.appended_at)
     claim_type = type(claim).__name__
     try:
         ruling = _ruled(case, arrival, claim_type)
@@ -62,7 +64,7 @@ def judge(state: State, arrival: Arrival, catalogue: Catalogue, epoch: int) -> D
             return _held(arrival, header, now, epoch, quarantine_id, ruling)
     facts = ruling.facts
     if arrival.topic != "gate" and claim.occurred_at:
-        skew_ms = claim.occurred_at - arrival.appended_at
+        skew_ms = max(-SKEW_MS_MAX, min(SKEW_MS_MAX, claim.occurred_at - arrival.appended_at))
         if not -catalogue.max_skew_ms <= skew_ms <= catalogue.max_skew_ms:
             facts = [*facts, f.ClockSkewed(intent_id=claim.intent_id, skew_ms=skew_ms)]
     return Decision(
@@ -156,6 +158,23 @@ def _check_principal(case: Case, claim: c.AnyClaim) -> None:
         refuse("UNKNOWN_PRINCIPAL", f"'{claim.principal}' may not speak as {case.role.lower()}", claim.claim_id)
     if known.tenant and not claim.intent_id.startswith(f"{known.tenant}/"):
         refuse("UNKNOWN_PRINCIPAL", f"'{claim.principal}' belongs to tenant {known.tenant}", claim.claim_id)
+    if known.actions:
+        action = _action_meant(case, claim)
+        if action is not None and action not in known.actions:
+            refuse("UNKNOWN_PRINCIPAL", f"'{claim.principal}' may not speak of {action}", claim.claim_id)
+
+
+def _action_meant(case: Case, claim: c.AnyClaim) -> str | None:
+    """The action that the claim starts, reports or approves; None where it is about none, or about nothing known."""
+    row: Step | Operation | None
+    match claim:
+        case c.Dispatch():
+            row = case.state.steps.get(step_key(claim.intent_id, claim.plan_id, claim.step_id))
+        case c.Prepared() | c.Commit() | c.Abort() | c.InDoubt() | c.Approve() | c.Decline():
+            row = case.state.operations.get(claim.operation_id or "")
+        case _:
+            row = None
+    return None if row is None else row.action
 
 
 def _repeated(claim: c.AnyClaim, claim_type: str, seen: Seen) -> Ruling:
@@ -239,9 +258,9 @@ def _request_reconciliation(case: Case, claim: c.RequestReconciliation) -> Rulin
 def _in_scope(state: State, intent_id: str) -> str | None:
     """The quarantined record within whose scope `intent_id` lies, if there is one; its own key's first."""
     for owner in (intent_id, ""):
-        members = state.scoped_quarantines.members(owner)
-        if members:
-            return members[0]
+        first = state.scoped_quarantines.first(owner)
+        if first is not None:
+            return first
     return None
 
 

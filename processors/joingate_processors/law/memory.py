@@ -89,32 +89,41 @@ def due_of(subject_kind: str, key: str, row: object) -> Due | None:
 
 
 class MemoryIndex:
-    """Sets of members by owner. An owner without members takes no room."""
+    """Sets of members by owner, as sorted lists. An owner without members takes no room."""
 
     __slots__ = ("_members",)
 
     def __init__(self) -> None:
-        self._members: dict[str, set[str]] = {}
+        self._members: dict[str, list[str]] = {}
 
     def members(self, owner: str) -> list[str]:
         """The members of `owner`, sorted."""
-        return sorted(self._members.get(owner, ()))
+        return list(self._members.get(owner, ()))
+
+    def first(self, owner: str) -> str | None:
+        """The first of `owner`'s members; None if it has none."""
+        members = self._members.get(owner)
+        return members[0] if members else None
 
     def add(self, owner: str, member: str) -> None:
         """Make `member` one of `owner`'s; it may be already."""
-        self._members.setdefault(owner, set()).add(member)
+        members = self._members.setdefault(owner, [])
+        place = bisect_left(members, member)
+        if members[place : place + 1] != [member]:
+            members.insert(place, member)
 
     def remove(self, owner: str, member: str) -> None:
         """Make `member` none of `owner`'s; it need not be one."""
-        members = self._members.get(owner)
-        if members is not None:
-            members.discard(member)
+        members = self._members.get(owner, [])
+        place = bisect_left(members, member)
+        if members[place : place + 1] == [member]:
+            del members[place]
             if not members:
                 del self._members[owner]
 
     def items(self) -> Iterator[tuple[str, str]]:
         """Every (owner, member), sorted."""
-        return ((owner, member) for owner in sorted(self._members) for member in sorted(self._members[owner]))
+        return ((owner, member) for owner in sorted(self._members) for member in self._members[owner])
 
 
 class MemoryState:

@@ -2,17 +2,20 @@
 
 from typing import assert_never
 
-from joingate_processors.law import commitments, outcomes
+from joingate_processors.law import commitments, order, outcomes
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import change, raise_orphan
 from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT
-from joingate_processors.law.state import Commitment, Operation
+from joingate_processors.law.state import Commitment, Operation, newness, news_of
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact
 
 OBSERVER_PROOFS: frozenset[c.Proof] = frozenset({"REFUSED", "TOMBSTONE", "SECOND_LOOK", "STATEMENT"})
+
+# Proofs that say what was not there when somebody looked: before everything sent has landed, they prove nothing.
+_LOOKS: frozenset[c.Proof] = frozenset({"SECOND_LOOK", "STATEMENT"})
 
 
 def observe(case: Case, claim: c.Observe) -> Ruling:
@@ -25,34 +28,41 @@ def observe(case: Case, claim: c.Observe) -> Ruling:
             refuse(
                 "UNKNOWN_OPERATION", f"intent {claim.intent_id} has no operation {claim.subject_id}", claim.subject_id
             )
-        _check_newer(claim, operation.news, operation.status)
-        return _observe_operation(case, claim, operation)
+        return _outdated(claim, operation.news, operation.status) or _observe_operation(case, claim, operation)
     if claim.subject_kind == "COMMITMENT":
         commitment = case.state.commitments.get(claim.subject_id)
         if commitment is None or commitment.intent_id != claim.intent_id:
             refuse(
                 "UNKNOWN_COMMITMENT", f"intent {claim.intent_id} has no commitment {claim.subject_id}", claim.subject_id
             )
-        _check_newer(claim, commitment.news, commitment.status)
-        return _observe_commitment(case, claim, commitment)
+        return _outdated(claim, commitment.news, commitment.status) or _observe_commitment(case, claim, commitment)
     return Ruling("ACCEPTED", "OK", "kept; no rule reads it yet", claim.subject_id, "", [_recorded(claim)])
 
 
-def _stamp(claim: c.Observe) -> int | None:
-    return claim.source_version if claim.source_version is not None else claim.source_time
+def _stamps(claim: c.Observe) -> dict[str, int]:
+    return news_of(claim.source, claim.source_version, claim.source_time)
 
 
-def _check_newer(claim: c.Observe, news: dict[str, int], status: str) -> None:
-    """Refuse what the same source has outdated itself. Stamps of different sources are never compared."""
-    stamp, latest = _stamp(claim), news.get(claim.source)
-    if stamp is not None and latest is not None and stamp < latest:
-        refuse("STALE_OBSERVATION", f"{claim.source} has said {latest}, this is {stamp}", claim.subject_id, status)
+def _outdated(claim: c.Observe, news: dict[str, int], status: str) -> Ruling | None:
+    """The refusal of what the same source has outdated itself, kept as evidence; None where it has not."""
+    if newness(_stamps(claim), news) >= 0:
+        return None
+    return Ruling("REJECTED", "STALE_OBSERVATION", f"{claim.source} has said something newer before", claim.subject_id,
+                  status, [_recorded(claim)])  # fmt: skip
 
 
 def _contradicts(claim: c.Observe, news: dict[str, int]) -> bool:
     """Whether the news is comparably newer than what its source said before."""
-    stamp, latest = _stamp(claim), news.get(claim.source)
-    return stamp is not None and latest is not None and stamp > latest
+    return newness(_stamps(claim), news) > 0
+
+
+def _looked_at(case: Case, claim: c.Observe) -> int:
+    """When the source was looked at (ms): as it says itself, else as the observer does, but never after the log had it.
+
+    A stamp from the future proves nothing the earlier; one that lags makes the observer look again later.
+    """
+    said = claim.source_time if claim.source_time is not None else claim.occurred_at or case.appended_at
+    return min(said, case.appended_at)
 
 
 def _recorded(claim: c.Observe) -> f.ObservationRecorded:
@@ -137,14 +147,16 @@ def _unpermitted(case: Case, claim: c.Observe, operation: Operation, external_id
                   after, facts)  # fmt: skip
 
 
+def _is_proof(case: Case, proof: c.Proof, operation: Operation) -> bool:
+    """Whether an observer may bring it, and the downstream is able to what it rests on."""
+    return proof in OBSERVER_PROOFS and case.can_prove(operation, proof)
+
+
 def _absent(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
     identity, status = operation.operation_id, operation.status
-    if claim.proof is None or claim.proof not in OBSERVER_PROOFS:
-        return Ruling("REJECTED", "NO_PROOF", f"{claim.proof or 'a look'} proves no absence", identity, status,
-                      [_recorded(claim)])  # fmt: skip
-    if claim.proof == "SECOND_LOOK" and case.now < case.quiet_from(operation):
-        return Ruling("REJECTED", "TOO_EARLY", f"what was sent may land until {case.quiet_from(operation)}", identity,
-                      status, [_recorded(claim)])  # fmt: skip
+    if claim.proof is None or not _is_proof(case, claim.proof, operation):
+        return Ruling("REJECTED", "NO_PROOF", f"{claim.proof or 'a look'} proves no absence at {operation.downstream}",
+                      identity, status, [_recorded(claim)])  # fmt: skip
     if status == "SETTLED":
         if not _contradicts(claim, operation.news):
             return Ruling("REJECTED", "STALE_OBSERVATION", "it can't be compared with what settled it, so it is asked",
@@ -153,6 +165,10 @@ def _absent(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
         return Ruling("REJECTED", "CONFLICTING_OUTCOME", "its source had shown it before", identity, "IN_DOUBT",
                       [_recorded(claim), *facts])  # fmt: skip
     if status in ("SUBMITTED", "IN_DOUBT", "ESCALATED"):
+        quiet_from = case.quiet_from(operation)
+        if claim.proof in _LOOKS and _looked_at(case, claim) < quiet_from:
+            return Ruling("REJECTED", "TOO_EARLY", f"it was looked at {_looked_at(case, claim)}, and what was sent may "
+                          f"land until {quiet_from}", identity, status, [_recorded(claim)])  # fmt: skip
         facts = outcomes.fail(case, operation, operation.attempt, claim.proof, claim.evidence, "OBSERVER")
         return Ruling("ACCEPTED", "OK", "", identity, "FAILED", [_recorded(claim), *facts])
     return _kept(claim, status, "as recorded")
@@ -186,6 +202,9 @@ def _resend(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
         refuse(*why_not, identity, status)
     if operation.permit_attempt < operation.attempt:
         return Ruling("REPLAYED", "ALREADY_SO", f"attempt {operation.attempt} is under way", identity, status)
+    waits = order.still_unmet(case, operation)
+    if waits is not None:
+        refuse("NOT_FRESH", f"its ground is gone: {waits[1]}", identity, status)
     again = f.AttemptStarted(
         operation_id=identity, intent_id=operation.intent_id, attempt=operation.attempt + 1, cause="resend from doubt",
         timer=operation.timer, deadline_at=operation.deadline_at,
@@ -257,8 +276,11 @@ def _commitment_gone(case: Case, claim: c.Observe, row: Commitment) -> Ruling:
         return _kept(claim, row.status, "its creation is still open, so not being there proves nothing")
     more: list[AnyFact]
     if row.release_wanted:
-        evidence = claim.evidence or [f"{claim.source}:{_stamp(claim)}:{claim.finding}"]
+        evidence = claim.evidence or [f"{claim.source}:{claim.finding}"]
         serving = case.state.operations.get(row.serving_operation or "")
+        if not _proves_gone(case, claim, origin, serving):
+            return Ruling("REJECTED", "NO_PROOF", "its release has not ended, and a look proves no absence", identity,
+                          row.status, [_recorded(claim)])  # fmt: skip
         by = serving if serving is not None and serving.status == "SETTLED" else None
         more = commitments.released(case, row, "observed to be gone", evidence, by)
         return Ruling("ACCEPTED", "OK", "", identity, "RELEASED", [*facts, *more])
@@ -266,3 +288,12 @@ def _commitment_gone(case: Case, claim: c.Observe, row: Commitment) -> Ruling:
         return _kept(claim, row.status, "it is being reconciled")
     more = commitments.reconcile(case, row, f"{claim.source} says {claim.finding.lower()}")
     return Ruling("ACCEPTED", "OK", "", identity, "RECONCILIATION_REQUIRED", [*facts, *more])
+
+
+def _proves_gone(case: Case, claim: c.Observe, origin: Operation | None, serving: Operation | None) -> bool:
+    """Whether the news ends a commitment under release: after its release has ended, seeing it gone is enough."""
+    if claim.finding == "REVOKED" or (serving is not None and serving.status not in OPEN_OPERATION):
+        return True
+    if claim.proof is None or claim.proof not in OBSERVER_PROOFS:
+        return False
+    return origin is None or case.can_prove(origin, claim.proof)

@@ -1,14 +1,19 @@
 """How operations come to be: phases, first status, deadlines, and the commitment that an action creates."""
 
+import re
+from functools import lru_cache
+
 from joingate_processors.law.case import Case
 from joingate_processors.law.state import Commitment, Operation
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Action
-from joingate_schemas.claims import Arguments
+from joingate_schemas.claims import Arguments, Scalar
 from joingate_schemas.ids import commitment_id, content_digest, operation_id
 
 ENDED_WITHOUT_EFFECT: frozenset[f.OperationStatus] = frozenset({"FAILED", "WITHDRAWN", "COMPENSATED"})
 """Ends of an operation after which its slot's generation may rise (model §3)."""
+
+_NAME = re.compile(r"\{([^{}]+)\}")
 
 
 def meaning_of(action: Action, arguments: Arguments) -> Arguments:
@@ -29,10 +34,48 @@ def obligation_refs(action: Action, business_key: str, arguments: Arguments) -> 
 
 
 def fill(template: str, business_key: str, arguments: Arguments) -> str:
-    """`template` with `{business_key}` and `{argument}` replaced. A name that is not given stays empty."""
-    for name, value in arguments.items():
-        template = template.replace(f"{{{name}}}", str(value))
-    return template.replace("{business_key}", business_key)
+    """`template` with `{business_key}` and `{argument}` replaced, once. A name that is not given stays as it stands."""
+
+    def given(found: re.Match[str]) -> str:
+        name = found[1]
+        if name in arguments:
+            return _plain(arguments[name])
+        return business_key if name == "business_key" else found[0]
+
+    return _NAME.sub(given, template)
+
+
+def natural_key(action: Action, arguments: Arguments) -> str | None:
+    """The business key that the action's template makes of the arguments.
+
+    None if the action has no template, or an argument of it is not given; empty if one is given, but says nothing.
+    """
+    if not action.business_key:
+        return None
+    for name in _names(action.business_key):
+        if name not in arguments:
+            return None
+        if not _plain(arguments[name]):
+            return ""
+    return fill(action.business_key, "", arguments)
+
+
+@lru_cache(maxsize=1024)
+def _names(template: str) -> tuple[str, ...]:
+    return tuple(_NAME.findall(template))
+
+
+def _plain(value: Scalar) -> str:
+    """The value as part of a name: one entity has one spelling, however a client wrote or typed it."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case float() if value.is_integer():
+            return str(int(value))
+        case _:
+            return str(value).strip()
 
 
 def digest(action: Action, business_key: str, arguments: Arguments) -> str:
@@ -58,7 +101,7 @@ def ready(case: Case, action: Action, phases: f.Phases) -> tuple[f.OperationStat
 def opened(
     case: Case, action: Action, *, intent_id: str, intent_version: int, plan_id: str, step_id: str,
     goal_id: str | None, business_key: str, arguments: Arguments, generation: int, commitment: str | None = None,
-    compensates: str | None = None, identity: str = "",
+    compensates: str | None = None, requested_by: str = "", identity: str = "",
 ) -> f.OperationOpened:  # fmt: skip
     """The operation of this slot and generation, STAGED if an approval or a hold window comes first."""
     phases = phases_of(case, action)
@@ -73,7 +116,8 @@ def opened(
         business_key=business_key, generation=generation, attempt=1, status=status, phases=phases,
         arguments=arguments, content_digest=digest(action, business_key, arguments),
         catalogue_digest=case.catalogue.digest, downstream=action.downstream, executor=action.executor,
-        commitment_id=commitment, compensates=compensates, timer=timer, deadline_at=deadline,
+        commitment_id=commitment, compensates=compensates, requested_by=requested_by, timer=timer,
+        deadline_at=deadline,
     )  # fmt: skip
 
 

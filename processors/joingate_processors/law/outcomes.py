@@ -1,11 +1,11 @@
 """What an executor may say of an operation, and the endings that observers and operators share with it."""
 
-from joingate_processors.law import commitments
+from joingate_processors.law import commitments, order
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import REMINDER_MS, raise_orphan
 from joingate_processors.law.opening import discharging, latest_generation
-from joingate_processors.law.state import Operation
+from joingate_processors.law.state import Operation, plan_key, step_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact
@@ -20,13 +20,14 @@ def settle(
     case: Case, operation: Operation, attempt: int, external_id: str, evidence: list[str], result: str, source: f.Source
 ) -> list[AnyFact]:
     """The effect exists: SETTLED, and what follows for the commitment, the compensated one and open incidents."""
-    late = bool(case.is_fresh(operation))
+    late = bool(case.staleness(operation))
     facts: list[AnyFact] = [
         f.OperationSettled(
             operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=attempt,
             external_id=external_id, evidence=evidence, result=result, source=source, late=late,
         )
     ]  # fmt: skip
+    facts += _answered(case, operation)
     if operation.in_doubt_cause and external_id:
         # While nobody knew, the effect may have been taken for a stray one; now it is the one.
         facts += commitments.cleared(case, operation.intent_id, operation.operation_id, ("STRAY_EFFECT",),
@@ -51,7 +52,7 @@ def fail(
         f.OperationFailed(operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=attempt,
                           proof=proof, evidence=evidence, source=source)
     ]  # fmt: skip
-    return facts + commitments.on_absent(case, operation, proof, evidence)
+    return facts + _answered(case, operation) + commitments.on_absent(case, operation, proof, evidence)
 
 
 def withdraw(case: Case, operation: Operation, cause: str) -> list[AnyFact]:
@@ -59,7 +60,15 @@ def withdraw(case: Case, operation: Operation, cause: str) -> list[AnyFact]:
     facts: list[AnyFact] = [
         f.OperationWithdrawn(operation_id=operation.operation_id, intent_id=operation.intent_id, cause=cause)
     ]
+    facts += _answered(case, operation)
     return facts + commitments.on_absent(case, operation, "no permit was issued", [])
+
+
+def _answered(case: Case, operation: Operation) -> list[AnyFact]:
+    """Its executor's silence concerns nobody any more. Looks nothing up where the first attempt was answered."""
+    if operation.attempt == 1:
+        return []
+    return commitments.cleared(case, operation.intent_id, operation.operation_id, ("OVERDUE",), "its silence is over")
 
 
 def doubt(case: Case, operation: Operation, attempt: int, cause: str, evidence: list[str]) -> list[AnyFact]:
@@ -77,7 +86,7 @@ def doubt(case: Case, operation: Operation, attempt: int, cause: str, evidence: 
             evidence=evidence, dependants=dependants, timer="IN_DOUBT", deadline_at=case.now + wait,
         )
     ]  # fmt: skip
-    return facts + commitments.on_doubt(case, operation, cause)
+    return facts + _answered(case, operation) + commitments.on_doubt(case, operation, cause)
 
 
 def doubt_again(case: Case, operation: Operation, attempt: int, cause: str, evidence: list[str]) -> list[AnyFact]:
@@ -103,6 +112,7 @@ def _dependants(case: Case, operation: Operation) -> list[str]:
     found: list[str] = []
     if operation.claimed and operation.plan_id:
         found.append(f"step:{operation.plan_id}/{operation.step_id}")
+    found += _resting_on(case, operation)
     for index in (case.state.open_operations, case.state.unclaimed_operations):
         for other_id in index.members(operation.intent_id):
             other = case.state.operations.get(other_id)
@@ -112,6 +122,22 @@ def _dependants(case: Case, operation: Operation) -> list[str]:
                 and (other.action, other.business_key) == (operation.action, operation.business_key)
             ):
                 found.append(f"operation:{other_id}")
+    return found
+
+
+def _resting_on(case: Case, operation: Operation) -> list[str]:
+    """The steps of its plan that require its step and were dispatched: they act, or acted, on what may not be there."""
+    state, found = case.state, []
+    plan = state.plans.get(plan_key(operation.intent_id, operation.plan_id))
+    at = None if plan is None else plan.first_step
+    while at is not None:
+        step = state.steps.get(step_key(operation.intent_id, operation.plan_id, at))
+        if step is None:
+            break
+        wanted = any(edge["kind"] == "REQUIRES" and edge["step_id"] == operation.step_id for edge in step.edges)
+        if wanted and step.dispatched:
+            found.append(f"step:{operation.plan_id}/{at}")
+        at = step.following
     return found
 
 
@@ -165,21 +191,27 @@ def prepared(case: Case, claim: c.Prepared) -> Ruling:
     if operation.phases == "ONE_PHASE":
         return Ruling("REPLAYED", "ALREADY_SO", "one phase: the command was the permit", operation_id, status)
     if operation.permit_attempt == attempt:
-        if claim.worker == operation.permit_worker and status == "SUBMITTED":
+        # A worker without a name is told apart from no other, so it is none that has the permit.
+        if claim.worker and claim.worker == operation.permit_worker and status == "SUBMITTED":
             return Ruling("REPLAYED", "ALREADY_SO", "this worker has the permit", operation_id, status)
         refuse("ALREADY_CLAIMED", f"attempt {attempt} has its permit", operation_id, status)
     if status == "STAGED":
         refuse("NOT_READY", "it is STAGED", operation_id, status)
+    if status == "ESCALATED":
+        refuse("IN_DOUBT_PENDING", "a person is asked whether it happened", operation_id, status)
     if status not in ("VALIDATED", "IN_DOUBT"):
         refuse("OPERATION_ENDED", f"it is {status}", operation_id, status)
     in_doubt = status == "IN_DOUBT"
     if in_doubt and not operation.permits:
         refuse("ALREADY_CLAIMED", "somebody may have acted without a permit", operation_id, status)
-    stale = case.is_fresh(operation)
+    stale = case.may_not_act(operation)
     if stale:
         facts = [] if in_doubt else withdraw(case, operation, stale)
         return Ruling("REJECTED", stale, "its ground is no longer current", operation_id,
                       status if in_doubt else "WITHDRAWN", facts)  # fmt: skip
+    waits = order.still_unmet(case, operation)
+    if waits is not None:
+        refuse(*waits, operation_id, status)
     action, downstream = case.action_of(operation), case.downstream_of(operation)
     if action is None or downstream is None:
         refuse("UNKNOWN_ACTION", f"the catalogue in force has no {operation.action}", operation_id, status)
@@ -193,7 +225,8 @@ def prepared(case: Case, claim: c.Prepared) -> Ruling:
         worker=claim.worker, valid_until=valid_until, timer="IN_DOUBT" if in_doubt else "PERMIT",
         deadline_at=max(doubted, operation.deadline_at or 0) if in_doubt else doubted,
     )  # fmt: skip
-    return Ruling("ACCEPTED", "OK", "", operation_id, "IN_DOUBT" if in_doubt else "SUBMITTED", [permit])
+    return Ruling("ACCEPTED", "OK", "", operation_id, "IN_DOUBT" if in_doubt else "SUBMITTED",
+                  [permit, *_answered(case, operation)])  # fmt: skip
 
 
 def commit(case: Case, claim: c.Commit) -> Ruling:
@@ -224,11 +257,18 @@ def commit(case: Case, claim: c.Commit) -> Ruling:
         facts += doubt(case, operation, attempt, "NO_PERMIT", claim.evidence)
         return Ruling("REJECTED", "NO_PERMIT", f"attempt {attempt} had no permit", operation_id,
                       "ESCALATED" if status == "ESCALATED" else "IN_DOUBT", facts)  # fmt: skip
+    if not (claim.external_id or claim.idempotency_key or claim.evidence) and not _looks(case, operation):
+        refuse("NO_EVIDENCE", "it names no external id, key or evidence of the effect", operation_id, status)
     if status == "FAILED":
         facts = doubt(case, operation, attempt, "CONFLICTING_OUTCOME", claim.evidence)
         return Ruling("REJECTED", "CONFLICTING_OUTCOME", "it was proven absent before", operation_id, "IN_DOUBT", facts)
     facts = settle(case, operation, attempt, claim.external_id, claim.evidence, claim.result, "EXECUTOR")
     return Ruling("ACCEPTED", "OK", "", operation_id, "SETTLED", facts)
+
+
+def _looks(case: Case, operation: Operation) -> bool:
+    action = case.action_of(operation)
+    return action is not None and action.effect == "OBSERVE"
 
 
 def _undispatched(case: Case, claim: c.Commit) -> Ruling:
@@ -263,6 +303,9 @@ def abort(case: Case, claim: c.Abort) -> Ruling:
     operation = known_operation(case, claim)
     operation_id, status = operation.operation_id, operation.status
     attempt = _attempt(operation, claim.attempt) or operation.attempt
+    if case.role == "EXECUTOR" and attempt < operation.attempt and claim.proof in (None, "NOT_SENT"):
+        # It speaks of what that attempt did itself, and the current one has the say by now (law 3).
+        refuse("STALE_ATTEMPT", f"attempt {operation.attempt} is current", operation_id, status)
     match status:
         case "FAILED" | "WITHDRAWN" | "COMPENSATED":
             return Ruling("REPLAYED", "ALREADY_SO", f"it is {status}", operation_id, status)
@@ -296,8 +339,11 @@ def _unproven(case: Case, claim: c.Abort, operation: Operation, attempt: int) ->
         return f"{claim.proof} is not for an executor to claim"
     if attempt < operation.attempt:
         return f"attempt {operation.attempt} is current; an older one speaks for itself only"
+    if not case.can_prove(operation, claim.proof):
+        return f"{operation.downstream} is not declared to be able to what {claim.proof} rests on"
+    # Without a permit it can be in doubt only because somebody may have acted all the same.
     if claim.proof == "NOT_SENT" and (
-        operation.permits > 1 or operation.permit_attempt not in (0, attempt) or operation.in_doubt_cause == "NO_PERMIT"
+        operation.permits > 1 or operation.permit_attempt != attempt or operation.in_doubt_cause == "NO_PERMIT"
     ):
         return "another attempt may have acted, and for that one this proves nothing"
     return ""

@@ -1,11 +1,12 @@
 """What leaves the gate because of a decision: commands, questions for the reconciler, commitment rows. Pure."""
 
 from joingate_processors.law.case import Case
-from joingate_processors.law.state import Commitment, Operation, State
+from joingate_processors.law.order import still_unmet
+from joingate_processors.law.state import Commitment, Operation, State, newness, news_of
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.decisions import Command, CommandKind, CommitmentRow, Decision, InDoubtKind, InDoubtRequest
-from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT
+from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact
 
 Outgoing = Command | InDoubtRequest | CommitmentRow
 # Most facts concern the ledger and its readers only, and most decisions hold no other.
@@ -19,6 +20,7 @@ _SPEAKING: frozenset[type] = frozenset(
 # Why a resend, or the permit of one, is refused for good: who asked for it in vain must hear what else can be asked.
 _NO_RESEND = frozenset({
     "NOT_FRESH", "KEY_WINDOW_PASSED", "INTENT_CLOSED", "INTENT_CANCELLED", "STALE_INTENT", "PLAN_SUPERSEDED",
+    "APPROVAL_STALE",
 })  # fmt: skip
 
 
@@ -47,11 +49,16 @@ def outgoing(state: State, decision: Decision, catalogue: Catalogue, partition: 
                     out.append(_command(case, decision, partition, operation, kind))
             case f.OperationInDoubt() | f.OperationEscalated() | f.OperationSettled() | f.OperationFailed():
                 operation = state.operations.get(fact.operation_id)
+                if operation is not None and _ends_authority(fact, operation):
+                    # What was allowed to act and has not begun must not begin any more.
+                    out.append(_command(case, decision, partition, operation, "WITHDRAW"))
                 if operation is not None and operation.in_doubt_cause:
                     out.append(_operation_question(case, decision, partition, operation))
             case f.ObservationRecorded() if decision.reason == "STALE_OBSERVATION" and fact.subject_kind == "OPERATION":
                 operation = state.operations.get(fact.subject_id)
-                if operation is not None:
+                stamps = news_of(fact.source, fact.source_version, fact.source_time)
+                if operation is not None and newness(stamps, operation.news) >= 0:
+                    # Only what can't be compared makes us ask: the source has outdated the rest itself.
                     out.append(_operation_question(case, decision, partition, operation))
             case f.CommitmentProposed() | f.CommitmentChanged():
                 commitment = state.commitments.get(fact.commitment_id)
@@ -72,6 +79,12 @@ def _refused_resend(state: State, decision: Decision, catalogue: Catalogue, part
         return []
     case = Case(state, catalogue, decision.decided_at, "GATE")
     return [_operation_question(case, decision, partition, operation)]
+
+
+def _ends_authority(fact: AnyFact, operation: Operation) -> bool:
+    """Whether it is known now, from elsewhere than the attempt that acted, how it ended."""
+    settled_elsewhere = isinstance(fact, f.OperationSettled) and fact.source != "EXECUTOR"
+    return operation.permits > 0 and (settled_elsewhere or isinstance(fact, f.OperationFailed))
 
 
 def _command_kind(
@@ -96,6 +109,7 @@ def _command(case: Case, decision: Decision, partition: int, operation: Operatio
         arguments=operation.arguments, downstream=operation.downstream, executor=operation.executor,
         worker=operation.permit_worker if kind == "PERMIT" else "", commitment_id=operation.commitment_id,
         issued_at=decision.decided_at, permit_ms=action.permit_ms if action is not None else 0,
+        act_until=case.act_until(operation) if kind in ("PERMIT", "EXECUTE") else 0,
         partition=partition, ledger_seq=decision.seq, epoch=decision.epoch,
     )  # fmt: skip
 
@@ -113,7 +127,7 @@ def _operation_question(case: Case, decision: Decision, partition: int, operatio
         external_ids=[operation.external_id] if operation.external_id else [], resource_refs=[],
         since=operation.in_doubt_since or decision.decided_at, askable_from=case.quiet_from(operation),
         deadline_at=operation.deadline_at, key_until=case.key_known_until(operation),
-        fresh=case.no_resend(operation) is None,
+        fresh=case.no_resend(operation) is None and still_unmet(case, operation) is None,
         partition=partition, ledger_seq=decision.seq, epoch=decision.epoch,
     )  # fmt: skip
 

@@ -39,13 +39,13 @@ def _operation(case: Case, claim: c.Override) -> Ruling:
         facts = [
             f.OperationSettled(operation_id=identity, intent_id=operation.intent_id, attempt=operation.attempt,
                                external_id=operation.external_id, evidence=claim.evidence, result="",
-                               source="OPERATOR", late=bool(case.is_fresh(operation)))
+                               source="OPERATOR", late=bool(case.staleness(operation)))
         ]  # fmt: skip
     elif claim.to == "SETTLED" and status in ("SUBMITTED", "IN_DOUBT", "ESCALATED", "FAILED"):
         external_id = claim.external_id or operation.external_id
         facts = outcomes.settle(case, operation, operation.attempt, external_id, claim.evidence, "", "OPERATOR")
     elif claim.to == "FAILED" and status in ("SUBMITTED", "IN_DOUBT", "ESCALATED"):
-        facts = outcomes.fail(case, operation, operation.attempt, "STATEMENT", claim.evidence, "OPERATOR")
+        facts = outcomes.fail(case, operation, operation.attempt, "OVERRIDE", claim.evidence, "OPERATOR")
     elif claim.to == "COMPENSATED" and status == "SETTLED" and not _holds_commitment(case, operation):
         facts = [f.OperationCompensated(operation_id=identity, intent_id=operation.intent_id,
                                         by=f"{claim.principal}: {claim.evidence[0]}")]  # fmt: skip

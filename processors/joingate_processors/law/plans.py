@@ -1,11 +1,13 @@
 """Plans and steps: what may be planned, what may be dispatched when, and when a step counts as done."""
 
-from joingate_processors.law import commitments, outcomes
+from math import isfinite
+
+from joingate_processors.law import commitments, order, outcomes
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.digests import digest_of
-from joingate_processors.law.opening import commitment_for, digest, fill, opened, proposed
-from joingate_processors.law.state import Intent, Operation, PlanRow, Step, plan_key, step_key
+from joingate_processors.law.opening import commitment_for, digest, natural_key, opened, proposed
+from joingate_processors.law.state import Intent, Operation, Step, plan_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Action
@@ -13,7 +15,8 @@ from joingate_schemas.facts import AnyFact
 from joingate_schemas.ids import operation_id
 
 STEPS_MAX = 1_000
-_OPEN_OR_SETTLED: frozenset[f.OperationStatus] = f.OPEN_OPERATION | {"SETTLED"}
+OPEN_MAX = 500
+"""How many operations, and how many commitments, an intent may have open: its cancel concerns them all at once."""
 
 
 # --- Plan ------------------------------------------------------------------------------------------------------------
@@ -26,11 +29,15 @@ def plan(case: Case, claim: c.Plan) -> Ruling:
     details = _details(case, claim)
     intent = case.current_intent(claim.intent_id, claim.intent_version)
     known = case.state.plans.get(plan_key(claim.intent_id, claim.plan_id))
-    content = digest_of(claim.intent_version, claim.adopt, claim.replaces, details,
-                        sorted(claim.commitments))  # fmt: skip
+    content = _content(claim, details, claim.adopt)
+    # A candidate is adopted by the same plan said for adoption, so how it was said is no part of what it is.
+    adopts = (
+        claim.adopt and known is not None and known.status == "CANDIDATE"
+        and known.content_digest == _content(claim, details, False)
+    )  # fmt: skip
     if known is not None and known.content_digest == content:
         return Ruling("REPLAYED", "ALREADY_SO", f"plan {claim.plan_id} is {known.status}", claim.plan_id, known.status)
-    if known is not None:
+    if known is not None and not adopts:
         refuse("PLAN_CONFLICT", f"plan {claim.plan_id} exists with other content", claim.plan_id, known.status)
     if intent.status == "CANCELLED":
         refuse("INTENT_CANCELLED", f"intent {claim.intent_id} was cancelled", claim.plan_id, intent.status)
@@ -47,6 +54,11 @@ def plan(case: Case, claim: c.Plan) -> Ruling:
     if claim.adopt and (intent.plan_id is not None or intent.operations_open or intent.commitments_open):
         facts += _replan(case, intent, claim, details)
     return Ruling("ACCEPTED", "OK", "", claim.plan_id, "ADOPTED" if claim.adopt else "CANDIDATE", facts)
+
+
+def _content(claim: c.Plan, details: list[f.StepDetail], adopt: bool) -> str:
+    said = (adopt, claim.replaces) if adopt else ()
+    return digest_of(claim.intent_version, *said, details, sorted(claim.commitments))
 
 
 def _check_replaces(case: Case, intent: Intent, claim: c.Plan) -> None:
@@ -87,14 +99,8 @@ def _detail(case: Case, claim: c.Plan, step: c.PlanStep, ordinal: int) -> f.Step
     action = case.catalogue.actions.get(step["action"])
     if action is None:
         refuse("UNKNOWN_ACTION", f"step {step_id}: the catalogue has no action {step['action']}", claim.plan_id)
-    given = step.get("arguments", {})
-    arguments = given if len(given) < 2 else dict(sorted(given.items()))
-    business_key = step.get("business_key", "")
-    if not business_key and action.business_key:
-        business_key = fill(action.business_key, "", arguments)
-        if "{" in business_key:
-            refuse("MALFORMED", f"step {step_id}: its business key {action.business_key} needs arguments that are not "
-                   "given", claim.plan_id)  # fmt: skip
+    arguments = _sorted(step.get("arguments", {}), step_id)
+    business_key = _business_key(claim, action, step, arguments)
     if action.effect == "OBSERVE":
         # Looking has no lasting effect: what is looked at twice is two operations, told apart by plan and step.
         business_key = f"{business_key}@{claim.plan_id}/{step_id}"
@@ -105,6 +111,21 @@ def _detail(case: Case, claim: c.Plan, step: c.PlanStep, ordinal: int) -> f.Step
         "pivot": action.kind == "PIVOT", "irreversible": action.irreversible,
         "commitments": step.get("commitments", []),
     }  # fmt: skip
+
+
+def _business_key(claim: c.Plan, action: Action, step: c.PlanStep, arguments: c.Arguments) -> str:
+    """The entity that the step acts on: named by its arguments wherever they are given, by the planner only else."""
+    step_id, said, natural = step["step_id"], step.get("business_key", "").strip(), natural_key(action, arguments)
+    if natural is None and action.business_key and not said:
+        refuse("MALFORMED", f"step {step_id}: its business key {action.business_key} needs arguments that are not "
+               "given", claim.plan_id)  # fmt: skip
+    if natural == "":
+        refuse("MALFORMED", f"step {step_id}: an argument in its business key {action.business_key} is empty",
+               claim.plan_id)  # fmt: skip
+    if natural is not None and said not in ("", natural):
+        refuse("KEY_MISMATCH", f"step {step_id}: its arguments make the business key '{natural}', not '{said}'",
+               claim.plan_id)  # fmt: skip
+    return said if natural is None else natural
 
 
 def _ordered(claim: c.Plan, steps: dict[str, c.PlanStep]) -> list[str]:
@@ -185,20 +206,25 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
         refuse("UNKNOWN_ACTION", f"the catalogue in force has no action {step.action}")
     arguments = _asked(action, step, claim.arguments)
     current = case.slot_operation(step)
-    if current is not None and current.status in _OPEN_OR_SETTLED:
+    if current is not None and current.status in order.OPEN_OR_SETTLED:
         return _same_wish(claim, action, step, arguments, current)
+    if intent.operations_open >= OPEN_MAX or intent.commitments_open >= OPEN_MAX:
+        open_now = f"{intent.operations_open} operations and {intent.commitments_open} commitments"
+        refuse("COMMITMENT_DEBT", f"it has {open_now} open, and may have {OPEN_MAX} of each", step.slot_id)
     generation = 1 if current is None else current.generation + 1
     identity = (
         step.slot_id if generation == 1 else operation_id(claim.intent_id, step.action, step.business_key, generation)
     )
     if claim.idempotency_key is not None and claim.idempotency_key != identity:
         refuse("KEY_MISMATCH", f"the key of this wish is {identity}, not {claim.idempotency_key}", identity)
-    _check_order(case, intent, plan, step, identity)
+    waits = order.unmet(case, plan, step)
+    if waits is not None:
+        refuse(*waits, identity)
     commitment = commitment_for(action, claim.intent_id, step.business_key, arguments, generation)
     operation = opened(
         case, action, intent_id=claim.intent_id, intent_version=intent.version, plan_id=claim.plan_id,
         step_id=claim.step_id, goal_id=step.goal_id, business_key=step.business_key, arguments=arguments,
-        generation=generation, commitment=commitment, identity=identity,
+        generation=generation, commitment=commitment, requested_by=claim.principal, identity=identity,
     )  # fmt: skip
     facts: list[AnyFact] = [operation]
     if commitment is not None:
@@ -216,6 +242,21 @@ def _asked(action: Action, step: Step, arguments: c.Arguments | None) -> c.Argum
         action, step.business_key, step.arguments
     ):
         refuse("KEY_PAYLOAD_MISMATCH", f"step {step.step_id} was planned with other arguments", step.slot_id)
+    natural = natural_key(action, arguments)
+    # A look's key ends with its plan and step, and has no lasting effect that could meet another's.
+    if natural is not None and natural != step.business_key and action.effect != "OBSERVE":
+        refuse("KEY_MISMATCH", f"step {step.step_id} was planned for '{step.business_key}', and these arguments make "
+               f"it '{natural}'", step.slot_id)  # fmt: skip
+    return _sorted(arguments, step.step_id)
+
+
+def _sorted(arguments: c.Arguments, step_id: str) -> c.Arguments:
+    """The arguments by name; refused if one is no number that every language and store knows."""
+    if not arguments:
+        return arguments
+    for name, value in arguments.items():
+        if isinstance(value, float) and not isfinite(value):
+            refuse("MALFORMED", f"step {step_id}: the argument {name} is {value}, which is no number", step_id)
     return dict(sorted(arguments.items()))
 
 
@@ -227,76 +268,6 @@ def _same_wish(claim: c.Dispatch, action: Action, step: Step, arguments: c.Argum
         refuse("KEY_PAYLOAD_MISMATCH", f"operation {identity} was dispatched with other arguments", identity, status)
     reason = "IN_DOUBT_PENDING" if status in ("IN_DOUBT", "ESCALATED") else "SAME_OPERATION"
     return Ruling("REPLAYED", reason, f"operation {identity} is {status}", identity, status)
-
-
-def is_joined(case: Case, step: Step) -> bool:
-    """Whether the step's effect is there: settled and, where its action asks for it, verified."""
-    operation = case.slot_operation(step)
-    if operation is None or operation.status != "SETTLED" or operation.compensating:
-        return False
-    return not _unverified(case, operation)
-
-
-def _unverified(case: Case, operation: Operation) -> bool:
-    """Whether the action asks for an observation that is not in yet."""
-    action = case.action_of(operation)
-    if action is not None and action.verification and not operation.observed:
-        return True
-    commitment = case.state.commitments.get(operation.commitment_id) if operation.commitment_id else None
-    return commitment is not None and commitment.status in ("PROPOSED", "UNKNOWN")
-
-
-def _check_order(case: Case, intent: Intent, plan: PlanRow, step: Step, identity: str) -> None:
-    """Everything required is joined, irreversible steps before it are, and a pivot comes last."""
-    steps = case.state.steps
-    for edge in step.edges:
-        if edge["kind"] not in ("REQUIRES", "CONFLICTS_WITH"):
-            continue
-        other = steps.get(step_key(intent.intent_id, plan.plan_id, edge["step_id"]))
-        if other is None:
-            continue
-        if edge["kind"] == "REQUIRES" and not is_joined(case, other):
-            refuse("DEPENDENCY_UNMET", f"step {step.step_id} requires {other.step_id}, which is not joined", identity)
-        if edge["kind"] == "CONFLICTS_WITH":
-            rival = case.slot_operation(other)
-            if rival is not None and rival.status in _OPEN_OR_SETTLED:
-                refuse("DEPENDENCY_UNMET", f"step {step.step_id} conflicts with {other.step_id}, which is "
-                       f"{rival.status}", identity)  # fmt: skip
-    if step.pivot:
-        _check_pivot(case, plan, step, identity)
-    barrier = step.barrier
-    while barrier is not None:
-        before = steps.get(step_key(intent.intent_id, plan.plan_id, barrier))
-        if before is None:
-            break
-        if not _is_behind(case, before):
-            refuse("DEPENDENCY_UNMET", f"the irreversible step {before.step_id} before {step.step_id} is not joined",
-                   identity)  # fmt: skip
-        # What was dispatched under this plan had its own barriers checked then: the walk is short.
-        barrier = None if before.dispatched else before.barrier
-
-
-def _is_behind(case: Case, step: Step) -> bool:
-    """Whether the order may go on past the step: joined, or undone by a record that names it.
-
-    What REQUIRES it is another matter: its effect is gone, so that stays refused.
-    """
-    if is_joined(case, step):
-        return True
-    operation = case.slot_operation(step)
-    return operation is not None and operation.status == "COMPENSATED"
-
-
-def _check_pivot(case: Case, plan: PlanRow, pivot: Step, identity: str) -> None:
-    """A pivot waits for every step before it; each plan walks this once a pivot, so a step's share stays constant."""
-    at = plan.first_step
-    while at is not None and at != pivot.step_id:
-        step = case.state.steps.get(step_key(plan.intent_id, plan.plan_id, at))
-        if step is None:
-            return
-        if not _is_behind(case, step):
-            refuse("PIVOT_NOT_LAST", f"step {step.step_id} before the pivot {pivot.step_id} is not joined", identity)
-        at = step.following
 
 
 # --- Succeed ---------------------------------------------------------------------------------------------------------
@@ -316,8 +287,13 @@ def succeed(case: Case, claim: c.Succeed) -> Ruling:
         refuse("COMPENSATION", f"the operation of step {claim.step_id} is to be undone", identity, status)
     if step.succeeded and operation.claimed:
         return Ruling("REPLAYED", "ALREADY_SO", f"step {claim.step_id} has succeeded", identity, status)
-    if _unverified(case, operation):
-        refuse("NOT_VERIFIED", f"step {claim.step_id} is committed, but not yet observed", identity, status)
+    lacks = order.unverified(case, operation)
+    if lacks is not None:
+        refuse("NOT_VERIFIED", f"step {claim.step_id} is committed, but {lacks}", identity, status)
+    by = order.invalidated(case, step, operation) if step.invalidated_by else None
+    if by is not None:
+        refuse("DEPENDENCY_UNMET", f"step {by} has invalidated step {claim.step_id}: compensate it, or plan again",
+               identity, status)  # fmt: skip
     fact = f.StepSucceeded(
         intent_id=claim.intent_id, plan_id=claim.plan_id, step_id=claim.step_id, operation_id=identity
     )

@@ -70,6 +70,7 @@ class Step:
     ordinal: int
     following: str | None  # the next step of the plan
     barrier: str | None  # the nearest irreversible step before it that it must wait for
+    invalidated_by: list[str]  # steps that make its effect worthless by settling after it
     action: str
     business_key: str
     slot_id: str  # the operation id of the slot's first generation
@@ -108,7 +109,9 @@ class Operation:
     compensates: str | None
     compensated_by: str | None
     compensating: bool  # its compensation was asked for
+    ordered: bool  # its step waits for others
     opened_at: int
+    settled_at: int | None
     first_permit_at: int | None
     permits: int  # attempts that were allowed to act
     permit_attempt: int  # the latest of them
@@ -121,8 +124,10 @@ class Operation:
     doubted_attempt: int  # which attempt was current when it was last doubted
     claimed: bool  # succeeded under some plan
     observed: bool  # a source has shown the effect since it last came into doubt
-    news: dict[str, int]  # source -> its latest version or time
+    news: dict[str, int]  # `news_of` -> the latest
+    requested_by: str  # who dispatched it; empty where the gate opened it
     approvals: list[str]
+    approval_expiries: dict[str, int]  # approver -> until when the approval holds, where it does not hold for ever
     timer: Timer
     deadline_at: int | None
 
@@ -228,6 +233,10 @@ class Index(Protocol):
         """The members, sorted, so that every store enumerates in the same order (law 9)."""
         ...
 
+    def first(self, owner: str) -> str | None:
+        """The first of the members, without listing the others; None where there are none."""
+        ...
+
     def add(self, owner: str, member: str) -> None: ...
 
     def remove(self, owner: str, member: str) -> None: ...
@@ -274,6 +283,23 @@ INDEXES: tuple[str, ...] = ("open_operations", "unclaimed_operations", "open_com
 
 TIMED_TABLES: dict[str, str] = {"plans": "PLAN", "operations": "OPERATION", "commitments": "COMMITMENT"}
 """Tables whose rows carry `timer` and `deadline_at`, with the subject kind that their timers name."""
+
+
+def news_of(source: str, version: int | None, time: int | None) -> dict[str, int]:
+    """What a source says of how new its news is, by the names under which rows keep the latest of it.
+
+    Versions and times are two number lines, each of one source: only like is compared with like (law 8).
+    """
+    stamps = {} if version is None else {f"version\x1f{source}": version}
+    return stamps if time is None else {**stamps, f"time\x1f{source}": time}
+
+
+def newness(stamps: dict[str, int], news: dict[str, int]) -> int:
+    """How `stamps` compare with the latest in `news`: below 0 older, above 0 newer, 0 the same or not comparable."""
+    for name, stamp in stamps.items():  # a version goes before a time
+        if name in news:
+            return stamp - news[name]
+    return 0
 
 
 def plan_key(intent_id: str, plan_id: str) -> str:

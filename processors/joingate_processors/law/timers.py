@@ -2,11 +2,10 @@
 
 from typing import assert_never
 
-from joingate_processors.law import commitments, outcomes
+from joingate_processors.law import commitments, order, outcomes
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import BACKOFF_DOUBLINGS_MAX, REMINDER_MS, change, kind_of, raise_orphan
-from joingate_processors.law.opening import ready
 from joingate_processors.law.state import Commitment, Operation, PlanRow
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -81,14 +80,15 @@ def _human_gate_reminded(case: Case, operation: Operation) -> Ruling:
 
 def _hold_passed(case: Case, operation: Operation) -> Ruling:
     action = case.action_of(operation)
-    stale = case.is_fresh(operation)
+    stale = case.may_not_act(operation)
     if action is None or stale:
         cause = stale or "its action left the catalogue"
         return _ruled(operation, "WITHDRAWN", cause, outcomes.withdraw(case, operation, cause))
-    status, timer, deadline = ready(case, action, operation.phases)
+    status, timer, deadline = order.start(case, action, operation)
     fact = f.OperationReady(operation_id=operation.operation_id, intent_id=operation.intent_id, status=status,
                             timer=timer, deadline_at=deadline)  # fmt: skip
-    return _ruled(operation, status, "the hold window passed", [fact])
+    said = "what it waits for is gone" if status == "STAGED" else "the hold window passed"
+    return _ruled(operation, status, said, [fact])
 
 
 def _silence(case: Case, operation: Operation) -> Ruling:
@@ -98,20 +98,30 @@ def _silence(case: Case, operation: Operation) -> Ruling:
     """
     action = case.action_of(operation)
     wait = action.silence_ms if action is not None else REMINDER_MS
-    stale = case.is_fresh(operation)
+    stale = case.may_not_act(operation)
     if not operation.permits and stale:
         return _ruled(operation, "WITHDRAWN", stale, outcomes.withdraw(case, operation, stale))
     looks = action is not None and action.effect == "OBSERVE"
     spent = operation.attempt >= case.catalogue.silent_attempts_max or not case.key_outlives(operation, wait)
-    if operation.permits and (stale or (spent and not looks)):
-        facts = outcomes.doubt(case, operation, operation.attempt, "silence", [])
+    out_of_order = operation.phases == "ONE_PHASE" and order.still_unmet(case, operation) is not None
+    if operation.permits and (stale or out_of_order or (spent and not looks)):
+        facts: list[AnyFact] = outcomes.doubt(case, operation, operation.attempt, "silence", [])
         return _ruled(operation, "IN_DOUBT", "silence", facts)
     again = f.AttemptStarted(
         operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=operation.attempt + 1,
         cause="silence", timer="SILENCE",
         deadline_at=case.now + (wait << min(operation.attempt, BACKOFF_DOUBLINGS_MAX)),
     )  # fmt: skip
-    return _ruled(operation, operation.status, "silence: the same operation, the next attempt", [again])
+    facts = [again]
+    # A release is asked about by its commitment's own deadline.
+    releases = operation.commitment_id is not None and not operation.plan_id
+    if operation.attempt == case.catalogue.silent_attempts_max and not releases:
+        facts.append(
+            raise_orphan(case, "OVERDUE", "OPERATION", operation.operation_id, operation.intent_id,
+                         f"the executor {operation.executor} did not answer {operation.attempt} attempts",
+                         "see that the executor runs and reads its commands, or cancel; attempts go on")
+        )  # fmt: skip
+    return _ruled(operation, operation.status, "silence: the same operation, the next attempt", facts)
 
 
 def _plan(case: Case, plan: PlanRow) -> Ruling:

@@ -24,6 +24,7 @@ from joingate_processors.reconciler.desk import Desk
 from joingate_processors.reconciler.own_topics import TABLE, answers_topic, app_id
 from joingate_processors.reconciler.rules import Row
 from joingate_processors.reconciler.schedule import Schedule
+from joingate_processors.reconciler.security import credentials
 from joingate_processors.reconciler.settings import ReconcilerSettings
 from joingate_processors.reconciler.status import Board
 from joingate_schemas.claims import Observe
@@ -181,6 +182,7 @@ def _app(settings: ReconcilerSettings, partitions: int) -> CommittedApp:
     return CommittedApp(
         app_id(settings.prefix),
         broker=brokers,
+        broker_credentials=credentials(settings.client),
         store="rocksdb://?driver=rocksdict",
         Table=KeptTable,
         datadir=settings.state_dir,

@@ -39,8 +39,8 @@ def make_ready(settings: ReconcilerSettings, partitions: int) -> None:
     Raises TopicsUnavailable; TopicMismatch where one is there with another number of partitions.
     """
     wanted, servers = specs(settings.prefix, partitions), settings.bootstrap_servers
-    create_topics(servers, wanted, replication=settings.replication_factor)
-    found = partition_counts(AdminClient({"bootstrap.servers": servers}), servers)
+    create_topics(servers, wanted, replication=settings.replication_factor, client=settings.client)
+    found = partition_counts(AdminClient({**settings.client, "bootstrap.servers": servers}), servers)
     for spec in wanted:
         if found.get(spec.name) != partitions:
             raise TopicMismatch(

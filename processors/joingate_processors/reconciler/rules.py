@@ -6,8 +6,8 @@ depends on the row and the answer alone, both durable: after a crash the same an
 under the same id (field case C19).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, assert_never
 
 from joingate_processors.reconciler.answers import (
@@ -36,7 +36,8 @@ Way: TypeAlias = Literal["RESEND", "LOOK_UP", "STATEMENT", "RESOURCE"]
 class Policy:
     """How patiently questions are put, in milliseconds.
 
-    `backoff_ms_first` doubles with each unclear answer up to `backoff_ms_max`. `settle_ms` is how long the gate may
+    `backoff_ms_first` doubles with each unclear answer up to `backoff_ms_max`; `backoffs_ms` has the first one of those
+    downstreams for which the catalogue declares its own. `settle_ms` is how long the gate may
     take over a clear answer before the question is put again, in case that it could not use the claim.
     `tellings_max` is how often it is put again: then everything that could be said was said, and it is the gate's.
     `resent_attempts_max` is up to which attempt a resend goes before the next capability; where there is no other, it
@@ -45,12 +46,22 @@ class Policy:
 
     backoff_ms_first: int = 1_000
     backoff_ms_max: int = 60_000
+    backoffs_ms: Mapping[str, int] = field(default_factory=dict)
     settle_ms: int = 30_000
     settle_ms_max: int = 600_000
     tellings_max: int = 8
     resent_attempts_max: int = 4
     clock_margin_ms: int = 250
     principal: str = "reconciler"
+
+    def first_ms(self, downstream: str) -> int:
+        """The first back-off between questions to `downstream`."""
+        return self.backoffs_ms.get(downstream, self.backoff_ms_first)
+
+    def backoff_ms(self, downstream: str, times: int) -> int:
+        """The `times`-th back-off (from 1) between questions to `downstream`."""
+        first = self.first_ms(downstream)
+        return doubles(first, max(first, self.backoff_ms_max), times)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +120,7 @@ def opened(request: InDoubtRequest, received_on: int, now: int, policy: Policy) 
         case "RESOLVE_OPERATION" | "VERIFY_COMMITMENT" | "VERIFY_RELEASE":
             # An operation on its n-th attempt was resent before, to no avail: the n-th resend waits longer, from now,
             # since the doubt itself may be old. Where none is left, the next capability is due at once.
-            wait = doubles(policy.backoff_ms_first, policy.backoff_ms_max, request.attempt - 1) if request.fresh else 0
+            wait = policy.backoff_ms(request.downstream, request.attempt - 1) if request.fresh else 0
             return Row(request=request, received_on=received_on, not_before=now + wait if wait else request.since)
         case "UNKNOWN":
             raise ValueError("a request of an unknown kind has no row")
@@ -154,7 +165,7 @@ def _way(row: Row, now: int, policy: Policy) -> Way | None:
 def answered(row: Row, answer: Answer, asked_at: int, policy: Policy) -> Step:
     """What follows from an answer to the question that was put at `asked_at`."""
     tries = row.tries + 1
-    wait = doubles(policy.backoff_ms_first, policy.backoff_ms_max, tries)
+    wait = policy.backoff_ms(row.request.downstream, tries)
     seen = _Seen(replace(row, asks=row.asks + 1, tries=tries, not_before=asked_at + wait), asked_at, policy)
     match answer:
         case Unreachable():
@@ -179,9 +190,10 @@ def answered(row: Row, answer: Answer, asked_at: int, policy: Policy) -> Step:
             wanted = row.request.kind == "VERIFY_COMMITMENT"
             return seen.concludes("PRESENT", answer) if wanted else seen.notes("PRESENT", answer)
         case Gone():
-            # That a release is done needs one look at the source; that a commitment vanished is news, and needs two.
-            release = row.request.kind == "VERIFY_RELEASE"
-            return seen.concludes("ABSENT", answer) if release else seen.misses(answer)
+            # That a release is done needs one look at the source. While the release itself is open (then what was sent
+            # has a time to land), or one look was said in vain, it needs two; so does that a commitment vanished.
+            once = row.request.kind == "VERIFY_RELEASE" and not row.request.askable_from and row.said != "ABSENT"
+            return seen.concludes("ABSENT", answer) if once else seen.misses(answer)
         case PartlyThere():
             return seen.notes("PRESENT" if row.request.kind == "VERIFY_RELEASE" else "NOT_FOUND", answer)
         case _:
@@ -212,7 +224,9 @@ class _Seen:
         if missed is None:
             first = Missed(asked_at=self.asked_at, source_version=answer.source_version, evidence=answer.evidence)
             return Step(replace(self.row, missed=first), None)
-        if self.asked_at - missed.asked_at < self.policy.backoff_ms_first or _older(answer, missed):
+        if self.asked_at - missed.asked_at < self.policy.first_ms(self.row.request.downstream) or _older(
+            answer, missed
+        ):
             return Step(self.row, None)
         return self.concludes("ABSENT", answer, proof="SECOND_LOOK", before=missed.evidence)
 

@@ -19,6 +19,7 @@ from joingate_processors.reconciler.answers import Downstream
 from joingate_processors.reconciler.app import Reconciler
 from joingate_processors.reconciler.http_bank import HttpBank
 from joingate_processors.reconciler.own_topics import make_ready
+from joingate_processors.reconciler.security import credentials
 from joingate_processors.reconciler.settings import ReconcilerSettings
 from joingate_processors.reconciler.status import Board, Phase, ReconcilerStatus
 from joingate_schemas.topics import TopicMismatch, Topics, TopicsUnavailable
@@ -55,8 +56,10 @@ def run_reconciler(
     `on_status` is called from this thread with each status that differs from the one before. `downstreams` are
     further adapters, by name, beside those of `settings.downstreams`; they are used in this thread's event loop.
     Returns within about `settings.stop_deadline_s` of the stop. A broker that is away, and other failures, are
-    logged, reported and tried again for ever; raises Stuck when only a new process can help.
+    logged, reported and tried again for ever; raises Stuck when only a new process can help, and Unsupported for
+    settings of the client that can't be followed.
     """
+    credentials(settings.client)  # before anything starts: what can't be followed now can't be later
     with _quiet_libraries():
         loop = asyncio.new_event_loop()
         cut_off = True
@@ -202,7 +205,9 @@ class _Probe:
         self._topic = Topics(settings.prefix).in_doubt
         # Refused connections are what this is here to find out; we say it in a sentence of our own.
         silent = logging.Logger("joingate.reconciler.silent", level=logging.CRITICAL + 1)
-        self._admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0}, logger=silent)
+        self._admin = AdminClient(
+            {**settings.client, "bootstrap.servers": self._servers, "log_level": 0}, logger=silent
+        )
 
     async def partitions(self) -> int:
         """The partitions of the topic. Raises BrokerAway or TopicsMissing."""

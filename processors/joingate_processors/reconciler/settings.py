@@ -13,12 +13,14 @@ class ReconcilerSettings:
 
     `bootstrap_servers`: host:port, several with commas. `prefix`: of all topics and of the consumer group.
     `state_dir`: the table's folder; losing it costs a restore from the changelog. `registry_url`: of the schema
-    registry, if one is used. `ask_timeout_s` bounds one question, `asks_at_once` those to one downstream,
-    `stop_deadline_s` an orderly end. `replication_factor` is that of the topics which the reconciler makes for itself
-    (-1: the broker's default).
+    registry, if one is used. `client`: further settings of librdkafka, of which Faust's own client follows those that
+    secure the connection (see security.py). `ask_timeout_s` bounds one question, `asks_at_once` those to one
+    downstream, `stop_deadline_s` an orderly end. `replication_factor` is that of the topics which the
+    reconciler makes for itself (-1: the broker's default).
     """
 
     bootstrap_servers: str
+    client: Mapping[str, str] = field(default_factory=dict)
     state_dir: Path
     prefix: str = "joingate."
     downstreams: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,179 @@
+"""The room that explains a catalogue's fields: to readers all of them, to authors those that have no effect yet.
+
+The words stand here once, and a test holds them against what a file may hold.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from importlib.resources import files
+from typing import Any, Literal, get_args, get_origin
+
+from joingate_schemas.catalogue import Catalogue
+from joingate_schemas.catalogue_shape import IN_MS, SECTIONS, ArgumentShape, Shape, TopShape
+
+MEANINGS: dict[str, dict[str, str]] = {
+    "": {
+        "version": "The catalogue's own version, any text; each decision belongs to a digest of the whole catalogue.",
+        "plan_progress": "How long an adopted plan may go without progress before it is reported as stalled.",
+        "max_skew": "How far a claim's own stamp may lie from its append time before it is flagged.",
+        "silent_attempts_max": "How often a silent operation is started again before a person is asked.",
+    },
+    "downstreams": {
+        "capabilities": "What the system can be asked about an effect, in order of preference; NONE stands alone.",
+        "key_horizon": "How long it remembers an idempotency key; left out: for ever.",
+        "in_flight_max": "The longest time that something sent may still be on its way.",
+        "statement_cut_off": "When a period of its statement closes; needed with STATEMENT.",
+        "lookup_backoff": "The pause after a look-up without a clear answer; it doubles. Also the least between the "
+        "two looks that prove absence.",
+    },
+    "actions": {
+        "downstream": "Where the effect happens.",
+        "effect": "OBSERVE changes nothing; REVERSIBLE can be undone; IRREVERSIBLE can't.",
+        "kind": "COMPENSATABLE names what undoes it; RETRYABLE succeeds in the end; a PIVOT goes last.",
+        "executor": "Who acts, and the end of its topic's name; left out: called like the downstream.",
+        "compensation": "The action that undoes it.",
+        "human_gate": "Who is asked where no action undoes it.",
+        "communication": "Whether its text informs or promises.",
+        "silence": "How long a command may stay unanswered before the permit.",
+        "permit": "How long the executor may act once it is allowed.",
+        "hold": "How long it waits before it starts, so that it can still be cancelled.",
+        "in_doubt": "How long it may be in doubt before a person is asked.",
+        "approval": "Whose yes it needs.",
+        "approvals_needed": "How many, with N_OF_M.",
+        "approval_within": "How long it waits for them.",
+        "budget_class": "Which share of capacity it draws on.",
+        "cost": "What it takes of that share.",
+        "arguments": "Its arguments by name, each with the fields below.",
+        "business_key": "A template over the arguments: the business entity. The same action on the same entity within "
+        "an intent is one operation.",
+        "resources": "Templates of the resources that it uses, as in window:{business_key}.",
+        "obligation": "The type of the commitment that its success creates.",
+        "verification": "Whether it counts as done only once somebody else has seen the effect.",
+    },
+    "arguments": {
+        "meaning": "Whether two wishes that differ in it are two wishes.",
+        "from_records": "Whether its value comes from the downstream's records and not from a model.",
+    },
+    "obligations": {
+        "version": "The version of the type.",
+        "resolution": "How such a commitment may end.",
+        "release_action": "The action that gives it back.",
+        "observed": "Whether being there, and being gone, each need an observation and not just the executor's word.",
+        "attributes": "Which of the action's arguments are compared when the wish changes.",
+        "late_success": "What becomes of a success after supersession: an ORPHAN waits for its owner.",
+        "verification": "Until when the observation must be in.",
+        "release": "Until when a release must be done, or the commitment is breached.",
+        "release_retry": "The pause before a failed release is tried again; it doubles.",
+        "disposition": "Until when it must be decided what becomes of it after the wish has changed.",
+        "reconciliation": "How long it may be in doubt before a person is asked.",
+        "valid": "How long it lasts; shown as its valid_until.",
+        "idle_cost": "What an hour without use costs.",
+        "weight": "How much it counts in the reckoning of open obligations.",
+    },
+    "resources": {
+        "mode": "One holder at a time, a quantity, or once ever.",
+        "capacity": "The quantity, with CAPACITY.",
+    },
+    "principals": {
+        "role": "In which role it may speak.",
+        "tenant": "Whose intents it may speak about; empty: everybody's.",
+        "actions": "Which actions it may ask for or act on; empty: every one.",
+    },
+}
+"""What each field means, by section; "" has the file's own keys, and `arguments` those of one argument."""
+
+AHEAD: dict[str, tuple[str, ...]] = {
+    "downstreams": ("statement_cut_off",),
+    "actions": ("communication", "budget_class", "cost"),
+    "arguments": ("from_records",),
+    "obligations": ("valid", "idle_cost", "weight"),
+    "resources": ("mode", "capacity"),
+}
+"""What may be declared, is checked and travels with the catalogue, and that this release does not act on."""
+
+_ORDER: dict[str, type[Shape]] = {"": TopShape, **SECTIONS, "arguments": ArgumentShape}
+_KINDS = (
+    (bool, "true or false"), (int, "a whole number"), (float, "a number"), (dict, "a mapping"),
+    (list, "a list of texts"),
+)  # fmt: skip
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))
+
+
+def without_effect(catalogue: Catalogue) -> Iterator[str]:
+    """A sentence on each field that the catalogue sets and that this release does not act on, with who sets it."""
+    found: dict[str, list[str]] = {}
+    entries: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("downstreams", catalogue.downstreams), ("actions", catalogue.actions), ("obligations", catalogue.obligations),
+        ("resources", catalogue.resources),
+    )  # fmt: skip
+    for section, named in entries:
+        for name, entry in named.items():
+            for field in _set_ahead(section, entry):
+                found.setdefault(f"{section}.*.{field}", []).append(name)
+    for action in catalogue.actions.values():
+        for argument in action.arguments:
+            for field in _set_ahead("arguments", argument):
+                found.setdefault(f"actions.*.arguments.*.{field}", []).append(f"{action.name}.{argument.name}")
+    for place, names in found.items():
+        yield f"{place} ({', '.join(names)}): this release does not act on it"
+
+
+def _set_ahead(section: str, entry: Any) -> Iterator[str]:
+    defaults = {field.name: field.default for field in fields(entry)}
+    for name in AHEAD[section]:
+        field = name if name in defaults else f"{name}_ms"
+        if getattr(entry, field) != defaults[field]:
+            yield name
+
+
+def catalogue_markdown() -> str:
+    """The page `docs/catalogue.md`: each field explained, and the built-in catalogue."""
+    lines = [
+        "# The catalogue", "",
+        "What is declared about the outside world: systems of record, actions, kinds of commitment, resources, and who",
+        "may speak. A catalogue is a YAML file; `joingate catalogue check FILE` names each mistake by line and field,",
+        "and each field that has no effect yet. Durations have a unit: 500ms, 30s, 10m, 24h, 7d.",
+        "", "Fields marked *not yet* may be declared, are checked, and travel with the catalogue; this release does",
+        "not act on them.", "",
+    ]  # fmt: skip
+    titles = {"": "The file's own keys", "arguments": "An argument of an action (`actions.*.arguments.*`)"}
+    for section, shape in _ORDER.items():
+        lines += [f"## {titles.get(section, f'`{section}`')}", ""]
+        lines += ["| field | meaning | what may stand there | if left out |", "|---|---|---|---|"]
+        lines += [_line(section, name, shape) for name in shape.model_fields]
+        lines.append("")
+    builtin = (files("joingate_schemas") / "builtin.yaml").read_text(encoding="utf-8")
+    lines += ["## The built-in catalogue", "", "Used by traces that name none; the example to start from.", ""]
+    return "\n".join([*lines, "```yaml", builtin.rstrip(), "```", ""])
+
+
+def _line(section: str, name: str, shape: type[Shape]) -> str:
+    field, duration = shape.model_fields[name], name in IN_MS.get(shape, {})
+    ahead = "*not yet*: " if name in AHEAD.get(section, ()) else ""
+    default = "must be given" if field.is_required() else _default(field.default, duration)
+    allowed = "a duration" if duration else _allowed(field.annotation)
+    return f"| `{name}` | {ahead}{MEANINGS[section][name]} | {allowed} | {default} |"
+
+
+def _allowed(annotation: Any) -> str:
+    inner = list(_parts(annotation))
+    words = sorted({word for part in inner if get_origin(part) is Literal for word in get_args(part)})
+    return ", ".join(words) if words else next((text for cls, text in _KINDS if cls in inner), "text")
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """The annotation and everything within it."""
+    yield annotation
+    yield get_origin(annotation)
+    if get_origin(annotation) is not Literal:
+        for inner in get_args(annotation):
+            yield from _parts(inner)
+
+
+def _default(value: Any, duration: bool) -> str:
+    if value in (None, "") or value == [] or value == {}:
+        return "none"
+    if duration:
+        unit_ms, unit = next(((size, unit) for size, unit in _UNITS if value % size == 0), (1, "ms"))
+        return f"`{value // unit_ms}{unit}`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
