@@ -9,7 +9,7 @@ from uuid import uuid4
 from joingate_producers.connection import Connection
 from joingate_producers.verdicts import PendingVerdict
 from joingate_producers.wire import ANY_PARTITION
-from joingate_schemas.claims import AnyClaim
+from joingate_schemas.claims import AnyClaim, RequestReconciliation, SubjectKind
 
 
 class RoleClient:

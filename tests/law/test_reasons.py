@@ -17,9 +17,9 @@ KEPT = {
     "UNKNOWN": "what an older release reads where a newer one wrote a reason that it does not know",
     "RELEASE_OF_ACTIVE": "clean-up of what a plan has in force comes with the whole life of commitments",
     "RESOURCE_DENIED": "the arbiter decides on resources",
-    "COMMITMENT_DEBT": "admission counts debt",
+    "COMMITMENT_DEBT": "reached by a test of its own (test_limits.py), since it takes hundreds of open operations",
 }
-"""Reasons whose number is taken before any rule of this release gives them, and why."""
+"""Reasons that no row of the table reaches, and why."""
 
 
 def _named_in_law() -> set[str]:
