@@ -265,7 +265,8 @@ GATE = [
         given=then(opened(), lambda x: x.quarantine()), verdict="ACCEPTED", facts=("HoldOpened",)),
     *[Row(f"a record that is {problem}", problem, lambda x, problem=problem: x.quarantine(problem=problem), None,
           facts=("QuarantineOpened",))
-      for problem in ("UNREADABLE", "UNKNOWN_SCHEMA", "WRONG_PARTITION", "MISSING_KEY", "KEY_NOT_INTENT", "OVERSIZED", "UNDECIDABLE")],
+      for problem in ("UNREADABLE", "UNKNOWN_SCHEMA", "WRONG_PARTITION", "MISSING_KEY", "KEY_NOT_INTENT", "OVERSIZED",
+                      "UNDECIDABLE")],
 ]  # fmt: skip
 
 ROWS = {
