@@ -19,7 +19,6 @@ from rich.table import Table
 from benchmarks import passthrough, streams_peer, work
 from benchmarks.gate_peer import run_gate_until
 from joingate.local_kafka import ensure_kafka
-from joingate_schemas.catalogue_file import builtin_catalogue
 from joingate_schemas.codec import Codec
 from joingate_schemas.topics import Topics
 
@@ -28,7 +27,7 @@ def measure_gate(bootstrap: str, intents: int, codec: Codec) -> float:
     """Claims a second of the gate, its rounds together."""
     prefix = f"bench-{uuid.uuid4().hex[:8]}."
     topics = Topics(prefix)
-    topics.create(bootstrap, 1, {action.executor for action in builtin_catalogue().actions.values()})
+    topics.create(bootstrap, 1, {action.executor for action in work.catalogue().actions.values()})
     now = int(time.time() * 1000)
     rounds = [
         (topic, [claim for number in range(intents) for claim in claims_of(number, now)])

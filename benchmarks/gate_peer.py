@@ -4,10 +4,10 @@ import multiprocessing
 import threading
 from pathlib import Path
 
+from benchmarks import work
 from joingate_processors.gate.settings import GateSettings
 from joingate_processors.gate.status import GateStatus
 from joingate_processors.gate.worker import run_gate
-from joingate_schemas.catalogue_file import builtin_catalogue
 
 TIMEOUT_S = 180
 
@@ -20,7 +20,7 @@ def _gate(bootstrap: str, prefix: str, data: Path, decisions: int) -> None:
             stop.set()
 
     settings = GateSettings(
-        bootstrap_servers=bootstrap, data_dir=data, catalogue=builtin_catalogue(), prefix=prefix, partitions=1
+        bootstrap_servers=bootstrap, data_dir=data, catalogue=work.catalogue(), prefix=prefix, partitions=1
     )
     run_gate(settings, stop, on_status)
 

@@ -5,9 +5,13 @@ Commit; then Succeed and Close. As in life a Commit exists only after its Dispat
 Commit, so the work comes in three rounds. All peers read the same bytes.
 """
 
+import json
+
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from joingate_schemas.catalogue import Catalogue
+from joingate_schemas.catalogue_file import builtin_catalogue, catalogue_from_json
 from joingate_schemas.claims import AnyClaim, Close, Commit, DeclareIntent, Dispatch, Plan, PlanStep, Succeed
 from joingate_schemas.codec import Codec
 from joingate_schemas.ids import operation_id
@@ -16,6 +20,13 @@ _STEP: PlanStep = {
     "step_id": "s1", "action": "write_file", "business_key": "report.txt", "arguments": {}, "goal_id": None,
     "edges": [], "parallel": False, "commitments": [],
 }  # fmt: skip
+
+
+def catalogue() -> Catalogue:
+    """The built-in catalogue with patience: between rounds no executor is silent, it is only not measured yet."""
+    form = json.loads(builtin_catalogue().source)
+    form["actions"]["write_file"]["silence_ms"] = 3_600_000
+    return catalogue_from_json(json.dumps(form, sort_keys=True, separators=(",", ":")).encode())
 
 
 def planner_claims(number: int, at: int) -> list[AnyClaim]:
