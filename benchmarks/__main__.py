@@ -24,49 +24,34 @@ from joingate_schemas.topics import Topics
 
 
 def measure_gate(bootstrap: str, intents: int, codec: Codec) -> float:
-    """Claims a second of the gate, its rounds together."""
+    """Claims a second of the gate, over the topics of its roles."""
     prefix = f"bench-{uuid.uuid4().hex[:8]}."
     topics = Topics(prefix)
     topics.create(bootstrap, 1, {action.executor for action in work.catalogue().actions.values()})
-    now = int(time.time() * 1000)
-    rounds = [
-        (topic, [claim for number in range(intents) for claim in claims_of(number, now)])
-        for topic, claims_of in (
-            (topics.proposals, work.planner_claims),
-            (topics.outcomes, work.executor_claims),
-            (topics.proposals, work.closing_claims),
-        )
-    ]
-    seconds, decided, total = 0.0, 1, 0  # the catalogue's own decision comes first
+    work.fill(bootstrap, work.waves(intents, _now(), topics.proposals, topics.outcomes), codec)
+    claims, before = intents * work.CLAIMS_PER_INTENT, 1  # the catalogue's own decision comes first
     with tempfile.TemporaryDirectory(prefix="joingate-bench-") as data:
-        for topic, claims in rounds:
-            work.fill(bootstrap, topic, claims, codec)
-            run_gate_until(bootstrap, prefix, Path(data), decided + len(claims))
-            seconds += len(claims) / work.committed_rate(bootstrap, topics.ledger, decided, len(claims))
-            decided += len(claims)
-            total += len(claims)
-    return total / seconds
+        run_gate_until(bootstrap, prefix, Path(data), before + claims)
+    return work.committed_rate(bootstrap, topics.ledger, before, claims)
 
 
 def measure_peer(bootstrap: str, intents: int, codec: Codec, peer: str, java: tuple[str, str] | None) -> float:
-    """Records a second of a peer over the same bytes, in one topic and one go."""
+    """Records a second of a peer over the same bytes, in one topic."""
     source = f"bench-{uuid.uuid4().hex[:8]}-in"
     sink = source.replace("-in", "-out")
     work.make_topics(bootstrap, [source, sink])
-    now = int(time.time() * 1000)
-    claims = [
-        claim
-        for number in range(intents)
-        for claims_of in (work.planner_claims, work.executor_claims, work.closing_claims)
-        for claim in claims_of(number, now)
-    ]
-    work.fill(bootstrap, source, claims, codec)
+    work.fill(bootstrap, work.waves(intents, _now(), source, source), codec)
+    claims = intents * work.CLAIMS_PER_INTENT
     if peer == "pass-through":
-        passthrough.run(bootstrap, source, sink, len(claims))
+        passthrough.run(bootstrap, source, sink, claims)
     else:
         assert java is not None
-        streams_peer.run(*java, bootstrap, source, sink, len(claims), codec)
-    return work.committed_rate(bootstrap, sink, 0, len(claims))
+        streams_peer.run(*java, bootstrap, source, sink, claims, codec)
+    return work.committed_rate(bootstrap, sink, 0, claims)
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
 
 
 def show(rates: dict[str, list[float]], console: Console) -> dict[str, dict[str, float]]:
@@ -103,6 +88,8 @@ def main() -> int:
     rates: dict[str, list[float]] = {name: [] for name in ("Join Gate", *peers)}
     with tempfile.TemporaryDirectory(prefix="joingate-bench-") as classes, ensure_kafka() as broker:
         java = None if options.without_streams else streams_peer.build(Path(classes))
+        with console.status("warming the broker up"):  # else whoever is first pays for its compiling
+            measure_peer(broker.bootstrap_servers, options.intents, codec, "pass-through", None)
         for turn in range(1, options.rounds + 1):
             for name in rates:
                 with console.status(f"round {turn} of {options.rounds}: {name}"):

@@ -1,11 +1,12 @@
 """The common work: claims of many small intents, and how fast an output topic filled.
 
 Each intent lives its whole life: DeclareIntent, Plan (one reversible step, so one phase), Dispatch; the executor's
-Commit; then Succeed and Close. As in life a Commit exists only after its Dispatch was decided, and a Succeed after its
-Commit, so the work comes in three rounds. All peers read the same bytes.
+Commit; then Succeed and Close. All peers read the same bytes. For the gate they lie on the topics of their roles, in
+waves of intents: a wave's Commits are appended after its Dispatches and before its Succeeds, as in life.
 """
 
 import json
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -22,15 +23,20 @@ _STEP: PlanStep = {
 }  # fmt: skip
 
 
+CLAIMS_PER_INTENT = 6
+WAVE = 2_000
+"""Intents whose claims are under way together."""
+
+
 def catalogue() -> Catalogue:
-    """The built-in catalogue with patience: between rounds no executor is silent, it is only not measured yet."""
+    """The built-in catalogue with patience: no executor is silent, its Commit only lies further on in the topic."""
     form = json.loads(builtin_catalogue().source)
     form["actions"]["write_file"]["silence_ms"] = 3_600_000
     return catalogue_from_json(json.dumps(form, sort_keys=True, separators=(",", ":")).encode())
 
 
 def planner_claims(number: int, at: int) -> list[AnyClaim]:
-    """The first round of the intent `number`, of the planner, stamped `at` (ms)."""
+    """How the planner begins the intent `number`, stamped `at` (ms)."""
     intent_id = f"acme/report/{number:08d}"
     return [
         DeclareIntent(claim_id=f"d{number}", intent_id=intent_id, principal="bench", occurred_at=at, version=1,
@@ -43,7 +49,7 @@ def planner_claims(number: int, at: int) -> list[AnyClaim]:
 
 
 def executor_claims(number: int, at: int) -> list[AnyClaim]:
-    """The second round of the intent `number`, of the executor, stamped `at` (ms)."""
+    """What the executor reports of the intent `number`, stamped `at` (ms)."""
     intent_id = f"acme/report/{number:08d}"
     operation = operation_id(intent_id, "write_file", "report.txt", 1)
     return [
@@ -53,7 +59,7 @@ def executor_claims(number: int, at: int) -> list[AnyClaim]:
 
 
 def closing_claims(number: int, at: int) -> list[AnyClaim]:
-    """The third round of the intent `number`, of the planner again, stamped `at` (ms)."""
+    """How the planner ends the intent `number`, stamped `at` (ms)."""
     intent_id = f"acme/report/{number:08d}"
     return [
         Succeed(claim_id=f"s{number}", intent_id=intent_id, principal="bench", occurred_at=at, intent_version=1,
@@ -63,21 +69,28 @@ def closing_claims(number: int, at: int) -> list[AnyClaim]:
     ]  # fmt: skip
 
 
-def fill(bootstrap: str, topic: str, claims: list[AnyClaim], codec: Codec) -> None:
-    """Append `claims` to `topic`, keyed by intent."""
+def waves(intents: int, at: int, planner: str, executor: str) -> Iterator[tuple[str, list[AnyClaim]]]:
+    """The claims of so many intents, in the order of their lives, with the topic that each run of them belongs on."""
+    for start in range(0, intents, WAVE):
+        numbers = range(start, min(start + WAVE, intents))
+        for topic, claims_of in ((planner, planner_claims), (executor, executor_claims), (planner, closing_claims)):
+            yield topic, [claim for number in numbers for claim in claims_of(number, at)]
+
+
+def fill(bootstrap: str, runs: Iterable[tuple[str, list[AnyClaim]]], codec: Codec) -> None:
+    """Append each run of claims to its topic, keyed by intent, a run only after the one before has arrived."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "compression.type": "lz4",
             "partitioner": "murmur2_random", "queue.buffering.max.messages": 2_000_000,
         }
     )  # fmt: skip
-    for count, claim in enumerate(claims):
-        producer.produce(topic, codec.encode(claim), key=claim.intent_id.encode())
-        if count % 5_000 == 0:
-            producer.poll(0)
-    left = producer.flush(60)
-    if left:
-        raise RuntimeError(f"{left} of {len(claims)} claims did not reach {topic} within a minute.")
+    for topic, claims in runs:
+        for claim in claims:
+            producer.produce(topic, codec.encode(claim), key=claim.intent_id.encode())
+        left = producer.flush(60)
+        if left:
+            raise RuntimeError(f"{left} of {len(claims)} claims did not reach {topic} within a minute.")
 
 
 def make_topics(bootstrap: str, names: list[str]) -> None:
@@ -89,7 +102,7 @@ def make_topics(bootstrap: str, names: list[str]) -> None:
 
 
 def committed_rate(bootstrap: str, topic: str, start: int, count: int) -> float:
-    """Records a second with which `count` committed records from offset-order position `start` were appended.
+    """Records a second with which `count` committed records after the first `start` were appended.
 
     Both ends are append times of records in the topic, so neither start-up nor the reader is in the figure.
     """

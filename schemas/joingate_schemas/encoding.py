@@ -27,6 +27,8 @@ class _Numbers(dict[int, bytes]):
     def __missing__(self, number: int) -> bytes:
         if not isinstance(number, int):
             raise TypeError(f"{number!r} is not a whole number")
+        if 8_192 <= number < 1_048_576:  # positions, which never come again
+            return bytes((number << 1 & 127 | 128, number >> 6 & 127 | 128, number >> 13))
         if not -(2**63) <= number < 2**63:
             raise OverflowError(f"{number} takes more than 64 bits")
         rest = number << 1 if number >= 0 else (-number << 1) - 1
@@ -41,7 +43,29 @@ class _Numbers(dict[int, bytes]):
         return written
 
 
+class _Words(dict[str, bytes]):
+    """Texts of few kinds, such as a reason or the name of an action, in their wire form: length, then UTF-8."""
+
+    ENTRIES_MAX = 4_096
+    LENGTH_MAX = 64
+
+    def __missing__(self, text: str) -> bytes:
+        raw = text.encode()
+        written = _NUMBERS[len(raw)] + raw
+        if len(raw) <= self.LENGTH_MAX:
+            if len(self) >= self.ENTRIES_MAX:
+                self.clear()
+            self[text] = written
+        return written
+
+
 _NUMBERS = _Numbers()
+_WORDS = _Words()
+# Fields whose texts are of few kinds: what a catalogue or this release names, not what a claimant does.
+_WORD_FIELDS = frozenset(
+    "action cause claim_type downstream executor finding kind phases principal reason recorded_reason recorded_verdict "
+    "source status subject_kind tenant timer topic".split()
+)
 # Whether a value is of the branch; bool before int, for in Python every bool is an int.
 _BRANCH_ORDER = ("null", "string", "boolean", "long", "int", "double", "float", "bytes")
 _BRANCH_TYPE = {
@@ -62,7 +86,7 @@ class _Making:
         self._classes = classes
         self._functions: dict[str, str] = {}
         self._names: dict[str, Any] = {
-            "_N": _NUMBERS, "_join": b"".join, "_no_branch": _no_branch,
+            "_N": _NUMBERS, "_W": _WORDS, "_join": b"".join, "_no_branch": _no_branch,
             "_float4": struct.Struct("<f").pack, "_float8": struct.Struct("<d").pack,
         }  # fmt: skip
 
@@ -93,6 +117,9 @@ class _Making:
                     # Objects have all their fields; nested dictionaries may leave out those with a default.
                     plain = short(schema["name"]) in self._classes or "default" not in field
                     got = f"[{field['name']!r}]" if plain else f".get({field['name']!r}, {field['default']!r})"
+                    if field["type"] == "string" and field["name"] in _WORD_FIELDS:
+                        pieces.append(f"_W[datum{got}]")
+                        continue
                     source.add(f"{variable} = datum{got}")
                     pieces += self._pieces(source, variable, field["type"])
                 source.add(f"return _join(({', '.join(pieces)},))")

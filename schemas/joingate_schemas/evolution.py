@@ -43,6 +43,12 @@ class UnknownFact:
 def _tail(data: bytes, at: int, low: int) -> tuple[int, int]:
     """The rest of a number whose first byte `low` says that it goes on; at most 64 bits."""
     low &= 127
+    times = data[at : at + 5]  # those of this century take six bytes in all
+    if len(times) == 5:
+        b, c, d, e, f = times
+        if b & c & d & e & 128 and f < 128:
+            low |= (b & 127) << 7 | (c & 127) << 14 | (d & 127) << 21 | (e & 127) << 28 | f << 35
+            return low, at + 5
     shift = 7
     while True:
         byte = data[at]

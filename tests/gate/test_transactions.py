@@ -88,6 +88,66 @@ def test_positions_that_time_out_are_repeated_and_leave_no_doubt() -> None:
     assert not one.doubtful
 
 
+def test_positions_that_were_sent_ahead_are_not_sent_again() -> None:
+    producer = Producer()
+    one = writer(producer)
+    one.begin()
+    one.send_positions_ahead(POSITIONS, lambda: None)
+    commit(one)
+    assert producer.calls == ["begin", "offsets", "commit"]
+
+
+def test_other_positions_than_those_that_were_sent_ahead_are_sent_before_the_commit() -> None:
+    sent: list[int] = []
+
+    class Noting(Producer):
+        def send_offsets_to_transaction(self, positions: list[TopicPartition], group: object, timeout: float) -> None:
+            sent.append(positions[0].offset)
+
+    producer = Noting()
+    one = writer(producer)
+    one.send_positions_ahead([TopicPartition("proposals", 0, 2)], lambda: None)
+    commit(one)
+    assert sent == [2, 3]
+    assert producer.calls == ["commit"]
+
+
+def test_positions_sent_ahead_that_time_out_are_sent_again_and_those_of_one_commit_serve_no_other() -> None:
+    producer = Producer(offsets=[TIMED_OUT])
+    one = writer(producer)
+    one.send_positions_ahead(POSITIONS, lambda: None)
+    commit(one)
+    commit(one)
+    assert producer.calls == ["offsets", "offsets", "commit", "offsets", "commit"]
+
+
+@pytest.mark.parametrize(("failure", "means"), [(MUST_ABORT, Aborted), (FENCED, WriterLost)])
+def test_what_befell_positions_sent_ahead_is_heard_at_the_commit(failure: KafkaException, means: type) -> None:
+    producer = Producer(offsets=[failure])
+    one = writer(producer)
+    one.send_positions_ahead(POSITIONS, lambda: None)
+    with pytest.raises(means):
+        commit(one)
+    assert "commit" not in producer.calls
+
+
+def test_a_producer_is_not_closed_while_positions_are_on_their_way() -> None:
+    may_end = threading.Event()
+
+    class Slow(Producer):
+        def send_offsets_to_transaction(self, positions: list[TopicPartition], group: object, timeout: float) -> None:
+            may_end.wait()
+            self._call("offsets")
+
+    producer = Slow()
+    one = writer(producer)
+    one.send_positions_ahead(POSITIONS, lambda: None)
+    may_end.set()
+    one.let_go()
+    assert producer.calls == ["offsets"]
+    assert not one.stuck
+
+
 @pytest.mark.parametrize("where", ["offsets", "commit"])
 def test_what_must_be_aborted_is_aborted_before_the_caller_hears_of_it(where: str) -> None:
     producer = Producer(**{where: [MUST_ABORT]})

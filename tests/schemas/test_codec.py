@@ -104,6 +104,22 @@ def test_another_avro_library_reads_what_we_write_and_we_read_what_it_writes(nam
     assert CODEC.decode(ours[:10] + theirs.getvalue()) == record
 
 
+@pytest.mark.parametrize("length", range(1, 11), ids=lambda n: f"{n}-bytes")
+def test_numbers_of_every_length_are_written_and_read_as_another_avro_library_does(
+    length: int, example: Example
+) -> None:
+    """Both ends of what takes so many bytes on the wire, above and below zero; some lengths have ways of their own."""
+    low, high = (1 << 7 * (length - 1)) >> 1, (min(1 << 7 * length, 1 << 64) >> 1) - 1
+    schema = json.loads(CODEC.schema_json(Decision))
+    for number in (low, low + 1, high - 1, high, -low - 1, -high, -high - 1):
+        decision = dataclasses.replace(example(Decision), offset=number, detail="x" * (abs(number) % 100))
+        written = CODEC.encode(decision)
+        read = fastavro.schemaless_reader(io.BytesIO(written[10:]), schema, None)
+        assert isinstance(read, dict)
+        assert read["offset"] == number
+        assert CODEC.decode(written) == decision
+
+
 def test_arrays_and_maps_in_several_blocks_and_with_sizes_are_read_as_any_other(example: Example) -> None:
     """Other writers split long arrays, and put the size of a block in front of it."""
     record = example(Plan, steps=[], commitments=["a", "b", "c"])

@@ -5,7 +5,7 @@ leaves the gate because of it. Nothing here begins or ends a transaction, or kno
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
@@ -63,6 +63,17 @@ class Undecidable(RuntimeError):
 
 class TimerStuck(RuntimeError):
     """A timer fired and is due still: a fault in the law, which would fire it for ever."""
+
+
+def positions_after(entries: Sequence[Entry], inputs: Mapping[str, int]) -> dict[str, int]:
+    """Where `inputs` will be when `entries`, each topic's in order, are decided."""
+    last: dict[str, IntakeRecord] = {topic: record for _, topic, record in entries}
+    ends = dict(inputs)
+    for topic, record in last.items():
+        offset = record.offset()
+        assert offset is not None, "a record that was read has an offset"
+        ends[topic] = max(ends[topic], offset + 1)
+    return ends
 
 
 class Docket:

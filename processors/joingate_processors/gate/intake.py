@@ -12,7 +12,7 @@ from joingate_processors.law.arrival import Arrival
 from joingate_schemas.claims import CLAIM_TYPES, AnyClaim, Claim, ClaimQuarantined, Override, RetireOwner
 from joingate_schemas.codec import AnyRecord, Undecodable
 from joingate_schemas.decisions import ClaimTopic, Quarantined
-from joingate_schemas.record import changed, from_datum
+from joingate_schemas.record import changed
 from joingate_schemas.topics import partition_for
 
 # A quarantined record is wrapped in one of ours, which has to fit a topic: of larger ones the beginning is kept.
@@ -67,9 +67,7 @@ class Intake:
                 return unfit
         if type(claim) is Override and claim.replacement is not None:
             claim = self._mended(claim)
-        return from_datum(
-            Arrival, {"claim": claim, "raw": raw, "topic": topic, "offset": offset, "appended_at": appended_at}
-        )
+        return Arrival(claim, raw, topic, offset, appended_at)  # type: ignore[arg-type]  # it is one of _CLAIMS
 
     def _mended(self, claim: Override) -> Override:
         """The override, without its mended bytes if they are no claim for this partition: the law then refuses it."""

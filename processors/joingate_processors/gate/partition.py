@@ -23,7 +23,7 @@ from joingate_processors.gate.changelog import (
     row_prefix,
 )
 from joingate_processors.gate.clock import BrokerClock
-from joingate_processors.gate.docket import Docket, Entry, Law
+from joingate_processors.gate.docket import Docket, Entry, Law, positions_after
 from joingate_processors.gate.heard import Heard
 from joingate_processors.gate.intake import Intake
 from joingate_processors.gate.logs import Halted, Logs
@@ -272,6 +272,10 @@ class Partition:
         """Decide the claims in hand, then the timers that everything heard so far allows. An abort undoes it all."""
         self._begin()
         docket = self._docket
+        if self._entries:
+            # Where this batch ends is known before it is decided, and the broker takes its time to note it.
+            ends = positions_after(self._entries, self._inputs)
+            self._writer.send_positions_ahead(positions_of(self._intake, self.number, ends), self._group)
         try:
             for topic, appended_at in docket.claims(self._entries, self._inputs).items():
                 self.heard.read(topic, self._inputs[topic], appended_at)
@@ -361,6 +365,8 @@ class Partition:
 
     def _discard_writer(self) -> None:
         producer, self._producer = self._producer, None
+        if producer is not None:
+            self._writer.let_go()
         if producer is not None and not self._writer.stuck:
             producer.purge()
             producer.flush(0)  # takes note of what was purged

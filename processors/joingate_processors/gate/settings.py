@@ -25,7 +25,7 @@ class GateSettings:
     registry_url: str | None = None
     client: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
-    batch_max: int = 5_000
+    batch_max: int = 20_000  # the more, the fewer rows are written: of a row that changes often, only the last form is
     linger_ms: int = 10
     cache_rows: int = 200_000
     claim_bytes_max: int = CLAIM_BYTES_MAX

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -77,6 +78,7 @@ class Writer:
         """Whether a transaction's end was unknown for a while: then replace the writer before the next one."""
         self.stuck = False
         """Whether a call never came back: then the producer must be left alone, not closed."""
+        self._ahead: tuple[list[tuple[str, int, int]], Future[None]] | None = None
         self.produce = producer.produce
         """Hand over a record of the running transaction: topic, value, key, partition. Raises BufferError when full."""
 
@@ -118,12 +120,28 @@ class Writer:
             self.abort()
             raise Aborted(str(error)) from error
 
+    def send_positions_ahead(self, positions: list[TopicPartition], group: Callable[[], object]) -> None:
+        """Begin to make the group's `positions` part of the transaction, while its records are still being made.
+
+        What comes of it is heard by `commit`, which sends them anew if they turned out to be others.
+        """
+        send = self._producer.send_offsets_to_transaction
+        self._ahead = _plain(positions), self._aside(lambda: send(positions, group(), _CALL_S_MAX))
+
     def send_positions(self, positions: list[TopicPartition], group: Callable[[], object]) -> None:
         """Make the group's `positions` part of the transaction."""
-        send = self._producer.send_offsets_to_transaction
-        self._until_definite(
-            "send positions as", lambda s: self._aside(lambda: send(positions, group(), s)), abortable=True
-        )
+        send, ahead = self._producer.send_offsets_to_transaction, self._ahead
+        self._ahead = None
+        under_way = [ahead[1]] if ahead is not None else []
+        if ahead is not None and ahead[0] != _plain(positions):
+            self._come_back(under_way.pop())
+
+        def call(timeout: float) -> None:
+            self._come_back(
+                under_way.pop() if under_way else self._aside(lambda: send(positions, group(), timeout))
+            ).result()
+
+        self._until_definite("send positions as", call, abortable=True)
 
     def end(self) -> None:
         """Make everything in the transaction visible, at once."""
@@ -133,9 +151,17 @@ class Writer:
         """Undo the running transaction. Raises `WriterLost`."""
         self._until_definite("abort as", self._producer.abort_transaction)
 
-    def _aside(self, call: Callable[[], None]) -> None:
-        """Run `call` in a thread that can be left behind, since this one may never come back: librdkafka keeps no
-        time-out here, and can wait for a group coordinator that has moved for ever (its issues 5456 and 5511)."""
+    def let_go(self) -> None:
+        """Wait for what is under way, so that the producer can be closed; `stuck` tells if that is in vain."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            with suppress(WriterLost):
+                self._come_back(ahead[1])
+
+    def _aside(self, call: Callable[[], None]) -> Future[None]:
+        """Run `call` in a thread that can be left behind, since it may never come back: librdkafka keeps no time-out
+        where positions are sent, and can wait for a group coordinator that has moved for ever (its issues 5456 and
+        5511)."""
         came: Future[None] = Future()
 
         def run() -> None:
@@ -147,12 +173,16 @@ class Writer:
                 came.set_result(None)
 
         threading.Thread(target=run, name=f"positions of {self._name}", daemon=True).start()
+        return came
+
+    def _come_back(self, came: Future[None]) -> Future[None]:
+        """Wait for what runs aside. Raises `WriterLost` if it does not end."""
         deadline = time.monotonic() + _POSITIONS_S_MAX
         while not wait([came], _CALL_S_MAX if not self._stopping() else 0).done:
             if time.monotonic() > deadline or self._stopping():
                 self.stuck = True
                 raise WriterLost(f"{self._name}: sending positions does not come back")
-        came.result()
+        return came
 
     def _until_definite(
         self, doing: str, call: Callable[[float], None], *, abortable: bool = False, ends: bool = False
@@ -182,6 +212,11 @@ class Writer:
 
 class _MustAbort(RuntimeError):
     """librdkafka's word for: abort this transaction, and try again."""
+
+
+def _plain(positions: list[TopicPartition]) -> list[tuple[str, int, int]]:
+    """The positions as values: two `TopicPartition` are equal whatever their offsets."""
+    return [(one.topic, one.partition, one.offset) for one in positions]
 
 
 def positions_of(topics: Sequence[tuple[str, str]], partition: int, inputs: dict[str, int]) -> list[TopicPartition]:

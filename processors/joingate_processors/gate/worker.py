@@ -37,6 +37,7 @@ log = logging.getLogger("joingate.gate")
 _IDLE_WAIT_S = 0.25
 _BUSY_BATCH = 500  # from this many claims on, waiting a little for more is worth it
 _REOPEN_PAUSE_S_MAX = 5.0
+_SWEEP_EVERY_S = 5.0  # seldom, so that most of what a batch made is gone by itself before anybody walks over it
 _NEEDS_A_PERSON = (Halted, StoreError, ClockOff)
 
 
@@ -97,6 +98,7 @@ class Worker:
         self._away = ""
         self._away_since = 0
         self._busy = False
+        self._sweep_at = 0.0
         self._consumer = self._new_consumer()
         self._group: object = None
         self._member_id = ""
@@ -151,9 +153,15 @@ class Worker:
             self._guarded(work[0], work[0].partition.end)
         else:  # Commits wait for the broker, so those of several partitions wait side by side.
             list(self._commits.map(lambda seat: self._guarded(seat, seat.partition.end), work))
-        if work:
-            _sweep()
+        if time.monotonic() >= self._sweep_at:
+            self._sweep()
         self._show()
+
+    def _sweep(self) -> None:
+        """Collect what the latest batches left in cycles, which is little, and never look at what they kept again."""
+        gc.collect(0)
+        gc.freeze()
+        self._sweep_at = time.monotonic() + _SWEEP_EVERY_S
 
     def _guarded(self, seat: _Seat, call: Callable[..., None], *arguments: object) -> bool:
         """Whether `call` went well; if not, the seat is set to be taken over again, or halted. Others go on."""
@@ -452,9 +460,3 @@ def _own_garbage() -> Iterator[None]:
         gc.unfreeze()
         if was_enabled:
             gc.enable()
-
-
-def _sweep() -> None:
-    """Collect what the last batch left in cycles, which is little, and never look at what it kept again."""
-    gc.collect(0)
-    gc.freeze()

@@ -1,14 +1,14 @@
 """How claims enter the law and how rulings leave it."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from joingate_schemas.claims import AnyClaim
 from joingate_schemas.decisions import ClaimTopic, Verdict
 from joingate_schemas.facts import AnyFact
-from joingate_schemas.record import record
 
 
-@record
+@dataclass(slots=True)
 class Arrival:
     """One claim as it reached the gate: decoded, with its bytes, its topic's short name, and when it was appended.
 
