@@ -112,8 +112,12 @@ class Docket:
         """Decisions of this transaction so far."""
         self.commitments: dict[str, CommitmentRow] = {}
         """The latest row of each commitment that this transaction touched; not written yet."""
-        self.current = ""
+        self._current: tuple[object, ...] = ()
+
+    @property
+    def current(self) -> str:
         """What is being decided, for the sentence about a fault."""
+        return "".join(map(str, self._current))
 
     def start(self) -> None:
         """Forget the last transaction's counts."""
@@ -127,14 +131,14 @@ class Docket:
 
         Entries below `inputs` were decided before and are skipped.
         """
-        read, decide = self._read, self._decide
+        read, decide, number = self._read, self._decide, self._partition
         heard: dict[str, int] = {}
         for appended_at, topic, record in entries:
             offset = record.offset()
             assert offset is not None, "a record that was read has an offset"
             if offset < inputs[topic]:
                 continue
-            self.current = f"{topic}/{self._partition}/{offset}"
+            self._current = topic, "/", number, "/", offset
             arrival = read(topic, record, offset, appended_at)
             if isinstance(arrival, Unfit):
                 self._set_aside(arrival, record, topic, offset, appended_at)
@@ -157,7 +161,7 @@ class Docket:
         now = heard_to - 1
         dues = self._state.due(now, limit)
         for due in dues:
-            self.current = f"timer {due.timer} of {due.subject_kind} {due.key}"
+            self._current = "timer ", due.timer, " of ", due.subject_kind, " ", due.key
             arrival = self._law.timer_arrival(self._state, due, now, self._encode)
             self._decide(arrival, arrival.claim.intent_id.encode())
         if dues:
@@ -179,7 +183,7 @@ class Docket:
             version=catalogue.version,
             catalogue=catalogue.source,
         )
-        self.current = f"catalogue {catalogue.digest}"
+        self._current = "catalogue ", catalogue.digest
         self._own(claim, now)
 
     def _set_aside(self, unfit: Unfit, record: IntakeRecord, topic: str, offset: int, appended_at: int) -> None:

@@ -35,6 +35,7 @@ class GateSettings:
     commit_deadline_ms: int = 45_000  # how long a transaction's end may stay unknown before its writer is replaced
     max_skew_ms: int = 10_000  # how far this machine's clock may be off the broker's
     stalled_after_ms: int = 2_000  # how long a transaction of somebody else may keep an intake topic from being read
+    halted_retry_ms: int = 30_000  # after how long a disk or clock that halted a partition is tried again
     halted_after_ms: int = 60_000  # how long restoring may see no movement of a log that it has not read to its end
 
     @property

@@ -6,6 +6,7 @@ commit. Partitions are taken over in the background, so that one that restores h
 
 import gc
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,7 +39,8 @@ _IDLE_WAIT_S = 0.25
 _BUSY_BATCH = 500  # from this many claims on, waiting a little for more is worth it
 _REOPEN_PAUSE_S_MAX = 5.0
 _SWEEP_EVERY_S = 5.0  # seldom, so that most of what a batch made is gone by itself before anybody walks over it
-_NEEDS_A_PERSON = (Halted, StoreError, ClockOff)
+# What a machine may come to suffer and recover from without us: it is tried again now and then.
+_OF_THIS_MACHINE = (StoreError, ClockOff)
 
 
 class _Seat:
@@ -172,7 +174,10 @@ class Worker:
             self._reopen(seat, str(error))
         except Stopping:
             log.info("Partition %s is let go before it was taken over.", seat.partition.number)
-        except _NEEDS_A_PERSON as error:
+        except _OF_THIS_MACHINE as error:
+            self._halt(seat, str(error))
+            seat.retry_at = time.monotonic() + self._settings.halted_retry_ms / 1000
+        except Halted as error:
             self._halt(seat, str(error))
         except Exception as error:
             log.exception("Partition %s met a fault that nothing foresaw.", seat.partition.number)
@@ -188,8 +193,9 @@ class Worker:
         seat.become("RESTORING", f"it is taken over anew: {why}")
 
     def _halt(self, seat: _Seat, why: str) -> None:
-        log.error("Partition %s HALTED: %s", seat.partition.number, why)
-        seat.last_error = why
+        if seat.last_error != why:
+            log.error("Partition %s HALTED: %s", seat.partition.number, why)
+        seat.last_error, seat.retry_at = why, math.inf
         seat.become("HALTED", why)
         seat.partition.close()
 
@@ -379,6 +385,7 @@ class Worker:
             seat.merge, seat.paused = Merge(offsets), set()
             places += [TopicPartition(*place) for place in zip(self._topics.intake, repeat(number), offsets)]
         self._consumer.assign(places)
+        self._consumer.resume(places)  # the client keeps a topic held back through being assigned anew
 
     def _tend_seats(self) -> None:
         """Begin takings-over, see how those under way went, and read just those partitions that run."""
@@ -386,7 +393,7 @@ class Worker:
             seat = self._seats[number]
             if seat.opening is not None and seat.opening.done():
                 self._opened(seat, seat.opening)
-            elif seat.opening is None and seat.state == "RESTORING" and time.monotonic() >= seat.retry_at:
+            elif seat.opening is None and not seat.running and time.monotonic() >= seat.retry_at:
                 seat.opening = self._open(seat)
         if self._assigned != {number for number in self._owned if self._seats[number].running}:
             self._assign()

@@ -59,7 +59,10 @@ def catalogue(version: str = "1", silence_ms: int = 600_000) -> Catalogue:
 
 
 def fill_disk_at(file_bytes: int) -> None:
-    """Have no file of this process grow beyond `file_bytes`, as on a full disk, and the store write early."""
+    """Have no file of this process grow beyond `file_bytes`, as on a full disk, and the store write early.
+
+    SIGUSR1 makes room.
+    """
     make_options = store._options
 
     def small() -> Options:
@@ -69,7 +72,9 @@ def fill_disk_at(file_bytes: int) -> None:
         return options
 
     store._options = small
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, most))
+    signal.signal(signal.SIGUSR1, lambda *_: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
 
 
 def main() -> None:
