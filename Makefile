@@ -25,7 +25,7 @@ check: $(STAMP) ## Lint, formatting and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: $(STAMP) ## Measure throughput and latency on this machine
+bench: $(STAMP) ## Measure throughput beside its peers on this machine
 	@exec $(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(STAMP) ## Run the slow tests: long runs, crashes, broker outages

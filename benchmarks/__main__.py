@@ -23,24 +23,26 @@ from joingate_schemas.codec import Codec
 from joingate_schemas.topics import Topics
 
 
-def measure_gate(bootstrap: str, intents: int, codec: Codec) -> float:
+def measure_gate(bootstrap: str, intents: int, wave: int, codec: Codec) -> float:
     """Claims a second of the gate, over the topics of its roles."""
     prefix = f"bench-{uuid.uuid4().hex[:8]}."
     topics = Topics(prefix)
     topics.create(bootstrap, 1, {action.executor for action in work.catalogue().actions.values()})
-    work.fill(bootstrap, work.waves(intents, _now(), topics.proposals, topics.outcomes), codec)
+    work.fill(bootstrap, work.waves(intents, wave, _now(), topics.proposals, topics.outcomes), codec)
     claims, before = intents * work.CLAIMS_PER_INTENT, 1  # the catalogue's own decision comes first
     with tempfile.TemporaryDirectory(prefix="joingate-bench-") as data:
         run_gate_until(bootstrap, prefix, Path(data), before + claims)
     return work.committed_rate(bootstrap, topics.ledger, before, claims)
 
 
-def measure_peer(bootstrap: str, intents: int, codec: Codec, peer: str, java: tuple[str, str] | None) -> float:
+def measure_peer(
+    bootstrap: str, intents: int, wave: int, codec: Codec, peer: str, java: tuple[str, str] | None
+) -> float:
     """Records a second of a peer over the same bytes, in one topic."""
     source = f"bench-{uuid.uuid4().hex[:8]}-in"
     sink = source.replace("-in", "-out")
     work.make_topics(bootstrap, [source, sink])
-    work.fill(bootstrap, work.waves(intents, _now(), source, source), codec)
+    work.fill(bootstrap, work.waves(intents, wave, _now(), source, source), codec)
     claims = intents * work.CLAIMS_PER_INTENT
     if peer == "pass-through":
         passthrough.run(bootstrap, source, sink, claims)
@@ -78,6 +80,7 @@ def main() -> int:
     """Run the benchmark. Exit status 0 when every peer ran; 1 when one could not."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--intents", type=int, default=40_000, help="intents per measurement, six claims each")
+    parser.add_argument("--wave", type=int, default=work.WAVE, help="intents whose claims are under way together")
     parser.add_argument("--rounds", type=int, default=3, help="how often each peer is measured, in turn")
     parser.add_argument("--without-streams", action="store_true", help="leave Kafka Streams out (needs no JDK)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -89,14 +92,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="joingate-bench-") as classes, ensure_kafka() as broker:
         java = None if options.without_streams else streams_peer.build(Path(classes))
         with console.status("warming the broker up"):  # else whoever is first pays for its compiling
-            measure_peer(broker.bootstrap_servers, options.intents, codec, "pass-through", None)
+            measure_peer(broker.bootstrap_servers, options.intents, options.wave, codec, "pass-through", None)
         for turn in range(1, options.rounds + 1):
             for name in rates:
                 with console.status(f"round {turn} of {options.rounds}: {name}"):
                     if name == "Join Gate":
-                        rate = measure_gate(broker.bootstrap_servers, options.intents, codec)
+                        rate = measure_gate(broker.bootstrap_servers, options.intents, options.wave, codec)
                     else:
-                        rate = measure_peer(broker.bootstrap_servers, options.intents, codec, name, java)
+                        rate = measure_peer(broker.bootstrap_servers, options.intents, options.wave, codec, name, java)
                 console.print(f"round {turn}: {name} {rate:,.0f} claims/s")
                 rates[name].append(rate)
     result = show(rates, console)

@@ -25,7 +25,7 @@ _STEP: PlanStep = {
 
 CLAIMS_PER_INTENT = 6
 WAVE = 2_000
-"""Intents whose claims are under way together."""
+"""Intents whose claims are under way together: a second of them or less, as short as executors mostly take."""
 
 
 def catalogue() -> Catalogue:
@@ -69,10 +69,10 @@ def closing_claims(number: int, at: int) -> list[AnyClaim]:
     ]  # fmt: skip
 
 
-def waves(intents: int, at: int, planner: str, executor: str) -> Iterator[tuple[str, list[AnyClaim]]]:
+def waves(intents: int, wave: int, at: int, planner: str, executor: str) -> Iterator[tuple[str, list[AnyClaim]]]:
     """The claims of so many intents, in the order of their lives, with the topic that each run of them belongs on."""
-    for start in range(0, intents, WAVE):
-        numbers = range(start, min(start + WAVE, intents))
+    for start in range(0, intents, wave):
+        numbers = range(start, min(start + wave, intents))
         for topic, claims_of in ((planner, planner_claims), (executor, executor_claims), (planner, closing_claims)):
             yield topic, [claim for number in numbers for claim in claims_of(number, at)]
 

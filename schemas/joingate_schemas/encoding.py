@@ -61,9 +61,9 @@ class _Words(dict[str, bytes]):
 
 _NUMBERS = _Numbers()
 _WORDS = _Words()
-# Fields whose texts are of few kinds: what a catalogue or this release names, not what a claimant does.
+# Fields whose texts are of few kinds: what a catalogue, its principals or this release name, not what a claimant says.
 _WORD_FIELDS = frozenset(
-    "action cause claim_type downstream executor finding kind phases principal reason recorded_reason recorded_verdict "
+    "action claim_type downstream executor finding kind phases principal reason recorded_reason recorded_verdict "
     "source status subject_kind tenant timer topic".split()
 )
 # Whether a value is of the branch; bool before int, for in Python every bool is an int.

@@ -1,14 +1,18 @@
 """Several topics become one order: by append time, ties by topic, each topic's own order kept, older waited for."""
 
 from joingate_processors.gate.docket import Entry
-from joingate_processors.gate.merge import PATIENCE_MS, Merge
+from joingate_processors.gate.merge import BATCH_BYTES, PATIENCE_MS, Merge
 
 
 class Record:
-    """A record that only has an offset."""
+    """A record that only has an offset and a size."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, size: int = 0) -> None:
         self._offset = offset
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
 
     def key(self) -> bytes | None:
         return None
@@ -27,8 +31,8 @@ class Bench:
         self.merge = Merge([0, 0])
         self.ends = [0, 0]
 
-    def fetched(self, rank: int, offset: int, appended_at: int) -> None:
-        entry: Entry = (appended_at, "outcomes" if rank == 0 else "proposals", Record(offset))
+    def fetched(self, rank: int, offset: int, appended_at: int, size: int = 0) -> None:
+        entry: Entry = (appended_at, "outcomes" if rank == 0 else "proposals", Record(offset, size))
         self.merge.add(rank, offset, entry)
         self.ends[rank] = max(self.ends[rank], offset + 1)
 
@@ -100,3 +104,25 @@ def test_an_end_is_told_only_once_everything_before_it_was_handed_on() -> None:
     assert bench.merge.ended() == []
     bench.take()
     assert bench.merge.ended() == [(1, 3)]
+
+
+def test_large_claims_are_handed_on_few_at_a_time_and_one_that_is_larger_than_all_goes_alone() -> None:
+    bench = Bench()
+    for offset, size in enumerate((BATCH_BYTES // 2, BATCH_BYTES // 2, 1, BATCH_BYTES + 1, 1)):
+        bench.fetched(1, offset, offset, size)
+    assert [[offset for _, _, offset in bench.take()] for _ in range(4)] == [[0, 1], [2], [3], [4]]
+
+
+def test_what_waits_is_measured_in_batches_of_claims_or_of_bytes_whichever_are_more() -> None:
+    bench = Bench()
+    bench.ends[0] = 1  # the other topic has one that was not fetched yet, so all wait
+    for offset in range(3):
+        bench.fetched(1, offset, 1_000 + offset, BATCH_BYTES)
+    assert bench.take() == []
+    assert bench.merge.load(1, batch=100) == 3
+    assert bench.merge.load(1, batch=1) == 3
+    assert bench.merge.load(0, batch=1) == 0
+    bench.fetched(0, 0, 2_000)
+    while bench.take():
+        pass
+    assert bench.merge.load(1, batch=1) == 0

@@ -97,21 +97,6 @@ def test_positions_that_were_sent_ahead_are_not_sent_again() -> None:
     assert producer.calls == ["begin", "offsets", "commit"]
 
 
-def test_other_positions_than_those_that_were_sent_ahead_are_sent_before_the_commit() -> None:
-    sent: list[int] = []
-
-    class Noting(Producer):
-        def send_offsets_to_transaction(self, positions: list[TopicPartition], group: object, timeout: float) -> None:
-            sent.append(positions[0].offset)
-
-    producer = Noting()
-    one = writer(producer)
-    one.send_positions_ahead([TopicPartition("proposals", 0, 2)], lambda: None)
-    commit(one)
-    assert sent == [2, 3]
-    assert producer.calls == ["commit"]
-
-
 def test_positions_sent_ahead_that_time_out_are_sent_again_and_those_of_one_commit_serve_no_other() -> None:
     producer = Producer(offsets=[TIMED_OUT])
     one = writer(producer)
@@ -146,6 +131,23 @@ def test_a_producer_is_not_closed_while_positions_are_on_their_way() -> None:
     one.let_go()
     assert producer.calls == ["offsets"]
     assert not one.stuck
+
+
+def test_who_stops_still_ends_the_transaction_in_hand_if_the_broker_answers() -> None:
+    class Slow(Producer):
+        def send_offsets_to_transaction(self, positions: list[TopicPartition], group: object, timeout: float) -> None:
+            stopped.wait()
+            self._call("offsets")
+
+    stopped = threading.Event()
+
+    def stopping() -> bool:
+        stopped.set()
+        return True
+
+    producer = Slow()
+    commit(writer(producer, stopping=stopping))
+    assert producer.calls == ["offsets", "commit"]
 
 
 @pytest.mark.parametrize("where", ["offsets", "commit"])

@@ -30,6 +30,8 @@ class IntakeRecord(Protocol):
 
     def offset(self) -> int | None: ...
 
+    def __len__(self) -> int: ...
+
 
 class Unfit(NamedTuple):
     """A record that is no claim for this partition: the name of the reason, and a sentence."""

@@ -6,21 +6,25 @@ promise to claimants: whatever comes out is the ledger's order, and replay follo
 """
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from operator import itemgetter
 
 from joingate_processors.gate.docket import Entry
 
 PATIENCE_MS = 2_000
 """How long entries wait for a topic that is known to have older ones and brings none, before they go on without it."""
+BATCH_BYTES = 64 << 20
+"""How many bytes of claims are handed on at once; a single larger one goes alone."""
 
 
 class _Queue:
     """One topic's entries, each with its place in time, and how far fetching has come."""
 
-    __slots__ = ("awaited_since", "entries", "fetched_to", "latest", "readable_to")
+    __slots__ = ("awaited_since", "entries", "fetched_to", "latest", "readable_to", "size")
 
     def __init__(self, offset: int) -> None:
         self.entries: list[tuple[int, Entry]] = []
+        self.size = 0  # of the entries' values, in bytes
         self.latest = 0  # a new leader's clock may lag; offsets are never turned round for it
         self.fetched_to = offset
         self.readable_to: int | None = None
@@ -41,6 +45,7 @@ class Merge:
         if entry[0] > queue.latest:
             queue.latest = entry[0]
         queue.entries.append((queue.latest, entry))
+        queue.size += len(entry[2])
         queue.fetched_to = offset + 1
         queue.awaited_since = None
 
@@ -51,9 +56,10 @@ class Merge:
         queue.readable_to = queue.fetched_to
         queue.awaited_since = None
 
-    def waiting(self, rank: int) -> int:
-        """How many entries of that topic wait for older ones of others."""
-        return len(self._queues[rank].entries)
+    def load(self, rank: int, batch: int) -> float:
+        """How many batches of `batch` entries, or of `BATCH_BYTES`, of that topic wait for older ones of others."""
+        queue = self._queues[rank]
+        return max(len(queue.entries) / batch, queue.size / BATCH_BYTES)
 
     @property
     def ready(self) -> bool:
@@ -69,7 +75,9 @@ class Merge:
         """Up to `limit` entries, in order. `ends` gives the end of a topic as far as the client knows, else below 0."""
         if any(queue.entries for queue in self._queues):
             self._release(self._bound(ends, now_ms))
-        taken, self._ready = self._ready[:limit], self._ready[limit:]
+        sizes = accumulate(len(entry[2]) for entry in self._ready[:limit])
+        cut = max(1, sum(1 for size in sizes if size <= BATCH_BYTES))
+        taken, self._ready = self._ready[:cut], self._ready[cut:]
         return taken
 
     def ended(self) -> list[tuple[int, int]]:
@@ -86,6 +94,7 @@ class Merge:
                 count = sum(1 for at, _ in queue.entries if at <= bound)
             released += queue.entries[:count]
             queue.entries = queue.entries[count:]
+            queue.size = sum(len(entry[2]) for _, entry in queue.entries)
         released.sort(key=itemgetter(0))  # stable: ties stay in the order of topics, then of offsets
         self._ready += [entry for _, entry in released]
 

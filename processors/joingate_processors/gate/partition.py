@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from joingate_processors.gate.changelog import (
     CANARY_KEY,
@@ -283,7 +283,7 @@ class Partition:
                 docket.timers(self.heard.heard_to, self._settings.batch_max)
         except RegistryUnavailable as error:
             raise WriterLost(f"the schema registry does not answer ({error})") from error
-        except WriterLost:
+        except (WriterLost, KafkaException):
             raise
         except Exception as error:
             # A fault of ours: the law is total. Going on without this claim would not be the law's word, so stop here.
@@ -319,8 +319,9 @@ class Partition:
         marker = Marker(position, before.seq + 1, complete)
         marked = self.clock.mark()
         self._produce(self._topics.changelog, marker.to_bytes(), MARKER_KEY, self._on_marker)
-        # 3. The group's offsets, always all of them: a worker whose partition was given away fails here, even if it has
-        #    nothing but a timer to write.
+        # 3. The group's offsets, always all of them, on their way since the batch began: a worker whose partition was
+        #    given away by then fails here, even if it has nothing but a timer to write. One whose partition was given
+        #    away since is fenced by whoever took it over, before anything is read there.
         # 4. The commit. A crash before it: as in 1. A crash after it: the transaction stands, and the store is behind;
         #    restoring folds the ledger's tail into it. The claims are not read again, since the ledger says so.
         self._writer.commit(positions_of(self._intake, self.number, self._inputs), self._group)

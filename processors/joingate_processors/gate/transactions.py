@@ -20,6 +20,7 @@ OnDelivery = Callable[[KafkaError | None, Message], None]
 # What a single call may wait before we look again whether to go on.
 _CALL_S_MAX = 5.0
 _POSITIONS_S_MAX = 10.0
+_LEAVING_S_MAX = 2.0  # who stops, or has given up, waits no longer than this for what is under way
 _PAUSE_S = 0.1
 
 
@@ -123,7 +124,7 @@ class Writer:
     def send_positions_ahead(self, positions: list[TopicPartition], group: Callable[[], object]) -> None:
         """Begin to make the group's `positions` part of the transaction, while its records are still being made.
 
-        What comes of it is heard by `commit`, which sends them anew if they turned out to be others.
+        What comes of it is heard by `commit`, which must be given the same ones.
         """
         send = self._producer.send_offsets_to_transaction
         self._ahead = _plain(positions), self._aside(lambda: send(positions, group(), _CALL_S_MAX))
@@ -132,14 +133,12 @@ class Writer:
         """Make the group's `positions` part of the transaction."""
         send, ahead = self._producer.send_offsets_to_transaction, self._ahead
         self._ahead = None
+        assert ahead is None or ahead[0] == _plain(positions), "a batch ends where its entries end"
         under_way = [ahead[1]] if ahead is not None else []
-        if ahead is not None and ahead[0] != _plain(positions):
-            self._come_back(under_way.pop())
 
         def call(timeout: float) -> None:
-            self._come_back(
-                under_way.pop() if under_way else self._aside(lambda: send(positions, group(), timeout))
-            ).result()
+            came = under_way.pop() if under_way else self._aside(lambda: send(positions, group(), timeout))
+            self._come_back(came, _POSITIONS_S_MAX).result()
 
         self._until_definite("send positions as", call, abortable=True)
 
@@ -156,7 +155,7 @@ class Writer:
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             with suppress(WriterLost):
-                self._come_back(ahead[1])
+                self._come_back(ahead[1], _LEAVING_S_MAX)
 
     def _aside(self, call: Callable[[], None]) -> Future[None]:
         """Run `call` in a thread that can be left behind, since it may never come back: librdkafka keeps no time-out
@@ -175,11 +174,11 @@ class Writer:
         threading.Thread(target=run, name=f"positions of {self._name}", daemon=True).start()
         return came
 
-    def _come_back(self, came: Future[None]) -> Future[None]:
+    def _come_back(self, came: Future[None], patience_s: float) -> Future[None]:
         """Wait for what runs aside. Raises `WriterLost` if it does not end."""
-        deadline = time.monotonic() + _POSITIONS_S_MAX
-        while not wait([came], _CALL_S_MAX if not self._stopping() else 0).done:
-            if time.monotonic() > deadline or self._stopping():
+        since = time.monotonic()
+        while not wait([came], _PAUSE_S).done:
+            if time.monotonic() - since > (_LEAVING_S_MAX if self._stopping() else patience_s):
                 self.stuck = True
                 raise WriterLost(f"{self._name}: sending positions does not come back")
         return came

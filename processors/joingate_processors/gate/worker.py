@@ -146,9 +146,11 @@ class Worker:
         self._sort_in(self._fetch())
         self._ask_for_ends()
         work: list[_Seat] = []
+        waiting = sum(1 for seat in self._seats.values() if not seat.merge.empty)
+        share = max(1, self._settings.batch_max // max(1, waiting))  # so that a backlog delays others little
         for number, seat in self._seats.items():
             if number in self._owned and seat.running:
-                entries = self._take(seat)
+                entries = self._take(seat, share)
                 if (entries or seat.partition.wants_to_fire()) and self._guarded(seat, seat.partition.begin, entries):
                     work.append(seat)
         if len(work) == 1:
@@ -172,6 +174,9 @@ class Worker:
             return True
         except WriterLost as error:
             self._reopen(seat, str(error))
+        except KafkaException as error:
+            # Records are refused as soon as the client knows that the transaction can't stand, whatever the reason.
+            self._reopen(seat, f"the writer is refused ({error.args[0].str()})")
         except Stopping:
             log.info("Partition %s is let go before it was taken over.", seat.partition.number)
         except _OF_THIS_MACHINE as error:
@@ -196,6 +201,7 @@ class Worker:
         if seat.last_error != why:
             log.error("Partition %s HALTED: %s", seat.partition.number, why)
         seat.last_error, seat.retry_at = why, math.inf
+        seat.failures += 1  # so that it is opened again only if it is still ours
         seat.become("HALTED", why)
         seat.partition.close()
 
@@ -244,15 +250,15 @@ class Worker:
                 rank, short = places[topic]
                 seat.merge.add(rank, offset, (message.timestamp()[1], short, message))
 
-    def _take(self, seat: _Seat) -> list[Entry]:
-        """What of the seat's partition is to be decided now."""
+    def _take(self, seat: _Seat, limit: int) -> list[Entry]:
+        """What of the seat's partition is to be decided now, at most `limit` claims."""
         number, merge = seat.partition.number, seat.merge
 
         def end_of(rank: int) -> int:
             place = TopicPartition(self._topics.intake[rank], number)
             return self._consumer.get_watermark_offsets(place, cached=True)[1]
 
-        entries = merge.take(self._settings.batch_max, end_of, monotonic_ms())
+        entries = merge.take(limit, end_of, monotonic_ms())
         for rank, end in merge.ended():
             seat.partition.heard.at_end(self._shorts[rank], end)
         self._hold_back(seat)
@@ -262,11 +268,11 @@ class Worker:
         """Stop fetching a topic that is far ahead of the others, until they have caught up."""
         number = seat.partition.number
         for rank, full in enumerate(self._topics.intake):
-            many = seat.merge.waiting(rank)
-            if rank not in seat.paused and many > 2 * self._settings.batch_max:
+            load = seat.merge.load(rank, self._settings.batch_max)
+            if rank not in seat.paused and load > 2:
                 seat.paused.add(rank)
                 self._consumer.pause([TopicPartition(full, number)])
-            elif rank in seat.paused and many < self._settings.batch_max:
+            elif rank in seat.paused and load < 1:
                 seat.paused.remove(rank)
                 self._consumer.resume([TopicPartition(full, number)])
 

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from joingate_processors.gate.docket import Law
 from joingate_processors.gate.settings import GateSettings
 from joingate_processors.gate.status import GateStatus
 from joingate_processors.gate.worker import run_gate
@@ -50,15 +51,15 @@ class Read:
 class Gate:
     """A gate in a thread of this process, with its latest status."""
 
-    def __init__(self, settings: GateSettings) -> None:
+    def __init__(self, settings: GateSettings, law: Law | None = None) -> None:
         self.stop = threading.Event()
         self.status: GateStatus | None = None
         self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, args=(settings,), daemon=True)
+        self.thread = threading.Thread(target=self._run, args=(settings, law), daemon=True)
 
-    def _run(self, settings: GateSettings) -> None:
+    def _run(self, settings: GateSettings, law: Law | None) -> None:
         try:
-            run_gate(settings, self.stop, self._on_status)
+            run_gate(settings, self.stop, self._on_status, law)
         except BaseException as error:
             self.error = error
 
@@ -106,9 +107,9 @@ class Desk:
         )  # fmt: skip
 
     @contextmanager
-    def gate(self, **changes: Any) -> Iterator[Gate]:
+    def gate(self, law: Law | None = None, **changes: Any) -> Iterator[Gate]:
         """A gate that runs until the block ends, and then stops in order."""
-        gate = Gate(self.settings(**changes))
+        gate = Gate(self.settings(**changes), law)
         self.gates.append(gate)
         gate.thread.start()
         try:

@@ -16,6 +16,7 @@ from typing import Any
 from rocksdict import DBCompressionType, Options
 
 from joingate_processors.gate import store
+from joingate_processors.gate.docket import Docket
 from joingate_processors.gate.partition import Partition
 from joingate_processors.gate.settings import GateSettings
 from joingate_processors.gate.store import RocksState
@@ -25,6 +26,7 @@ from joingate_schemas.catalogue import Action, Catalogue, Downstream
 
 # What runs right before the crash, and whether the crash comes before or after it.
 STEPS: dict[str, tuple[type, str, bool]] = {
+    "amid a batch, its positions on their way": (Docket, "_follow", True),
     "deciding": (Partition, "_commit", True),
     "changelog handed over": (Writer, "commit", True),
     "positions sent": (Writer, "end", True),

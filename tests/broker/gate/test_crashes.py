@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 from hashlib import sha256
@@ -11,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 
+from joingate_processors.gate.docket import Docket, Entry, Law
 from joingate_processors.gate.store import RocksState
-from joingate_processors.law.judge import fold
+from joingate_processors.law.arrival import Arrival
+from joingate_processors.law.judge import fold, judge
 from joingate_processors.law.memory import MemoryState
-from joingate_processors.law.state import INDEXES, TABLES
+from joingate_processors.law.state import INDEXES, TABLES, State
+from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.decisions import Command, Decision
 from joingate_schemas.topics import TopicsUnavailable
 
@@ -230,3 +234,57 @@ def test_a_store_of_another_ledger_is_made_anew(make_desk: Callable[..., Any], t
     with here.gate() as gate:
         tools.wait_for(lambda: gate.states() == ["RUNNING"], "the gate to run")
     assert_states_are_what_the_ledger_says(here, here.directory / "gate")
+
+
+def test_a_writer_that_is_fenced_amid_its_batch_gives_way_and_what_it_had_in_hand_is_decided_once(
+    make_desk: Callable[..., Any], tools: Any
+) -> None:
+    """As a worker does that slept past its session while another took its partition over, and gave it back."""
+    desk = make_desk()
+    intents = [f"acme/refund/{n}" for n in range(20)]
+    amid, fenced = threading.Event(), threading.Event()
+
+    def slow(state: State, arrival: Arrival, catalogue: Catalogue, epoch: int) -> Decision:
+        if arrival.claim.intent_id == intents[-1] and not fenced.is_set():
+            amid.set()
+            assert fenced.wait(60)
+        return judge(state, arrival, catalogue, epoch)
+
+    with desk.gate(law=Law(judge=slow)) as gate:
+        for intent in intents:
+            desk.refund(intent, upto=3)
+        desk.flush()
+        assert amid.wait(60)
+        other = Producer({"bootstrap.servers": desk.bootstrap, "transactional.id": desk.settings().transactional_id(0)})
+        other.init_transactions(60)
+        fenced.set()
+        ledger = desk.await_claims(3 * len(intents))
+        tools.wait_for(lambda: gate.states() == ["RUNNING"], "the partition to run again")
+    decided = Counter(one.claim_id for one in ledger if one.topic != "gate")
+    assert decided == Counter(claim.claim_id for intent in intents for claim in tools.refund(intent)[:3])
+    assert {one.epoch for one in ledger if one.topic != "gate"} == {2}
+
+
+def test_a_client_that_refuses_records_amid_a_batch_is_replaced_and_the_batch_decided_anew(
+    make_desk: Callable[..., Any], tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does one that has heard, between two records, that its transaction can't stand."""
+    desk = make_desk()
+    original, refused = Docket.claims, []
+
+    def refusing(self: Docket, entries: list[Entry], inputs: dict[str, int]) -> dict[str, int]:
+        if not refused:
+            refused.append(len(entries))
+            original(self, entries[:1], dict(inputs))
+            raise KafkaException(KafkaError(KafkaError._STATE, "the transaction has failed"))
+        return original(self, entries, inputs)
+
+    monkeypatch.setattr(Docket, "claims", refusing)
+    desk.refund("acme/refund/1")
+    desk.flush()
+    with desk.gate() as gate:
+        ledger = desk.await_claims(6)
+        tools.wait_for(lambda: gate.states() == ["RUNNING"], "the partition to run again")
+    assert refused
+    decided = Counter(one.claim_id for one in ledger if one.topic != "gate")
+    assert decided == Counter(claim.claim_id for claim in tools.refund("acme/refund/1"))
