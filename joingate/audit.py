@@ -4,7 +4,7 @@ The checker holds every invariant of the model against the facts. The law then d
 in the ledger, and must come to the same record. Nothing here writes to a topic.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, cast
 
@@ -76,13 +76,17 @@ class AuditReport:
 
 def verify_ledger(settings: Settings, partition: int | None = None) -> AuditReport:
     """Read the ledger to its end and check it. Raises FaceError when it can't be read, or its chain is broken."""
-    report = AuditReport()
     with LedgerReader(settings, partition=partition) as ledger:
-        audits: dict[int, _Audit] = {}
-        for entry in ledger.to_end():
-            audit = audits.setdefault(entry.partition, _Audit(ledger.codec, report))
-            report.records[entry.partition] = report.records.get(entry.partition, 0) + 1
-            audit.read(entry)
+        return audit_records(ledger.to_end(), ledger.codec)
+
+
+def audit_records(entries: Iterable[Entry], codec: Codec) -> AuditReport:
+    """Check records of a ledger, each partition's in order from its first."""
+    report, audits = AuditReport(), dict[int, _Audit]()
+    for entry in entries:
+        audit = audits.setdefault(entry.partition, _Audit(codec, report))
+        report.records[entry.partition] = report.records.get(entry.partition, 0) + 1
+        audit.read(entry)
     report.seven = merged(one for audit in audits.values() for one in audit.seven())
     return report
 

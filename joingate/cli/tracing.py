@@ -73,9 +73,7 @@ def _print_result(result: "TraceResult", state: bool, json: bool) -> None:
             print_json(result.state)
     else:
         columns = ("line", "claim", "verdict", "what came of it")
-        rows = [
-            (d["line"], d["type"], f"{d['verdict']} {reason_of(d)}".rstrip(), _came_of(d)) for d in result.decisions
-        ]
+        rows = [(d["line"], d["type"], f"{d['verdict']} {reason_of(d)}".rstrip(), came_of(d)) for d in result.decisions]
         show(table("", columns, rows))
         if state:
             print_json(result.state)
@@ -90,7 +88,8 @@ def reason_of(decision: dict[str, Any]) -> str:
     return "" if decision["reason"] == "OK" else str(decision["reason"])
 
 
-def _came_of(decision: dict[str, Any]) -> str:
+def came_of(decision: dict[str, Any]) -> str:
+    """What followed from the decision, in one short line."""
     facts = ", ".join(fact["type"] for fact in decision["facts"])
     return short(": ".join(part for part in (facts, decision["detail"]) if part))
 
