@@ -72,3 +72,14 @@ def test_an_outcome_that_is_not_the_expected_one_is_shown(
     assert said.code == 1
     assert 'verdict: expected "REJECTED", came "ACCEPTED"' in said.out
     assert said.out.rstrip().endswith("Not as expected.")
+
+
+def test_the_alternatives_are_a_table_with_the_full_graph_last(joingate: Joingate) -> None:
+    """`joingate prove --alternatives`: what each loses, and what it costs; exit code 0 while the gate loses none."""
+    said = joingate("prove", "--alternatives", "--traces", 30)
+    assert said.code == 0
+    assert "30 stories from seed 7" in said.out
+    (report,) = joingate("prove", "--alternatives", "--traces", 30, "--json").objects
+    assert report["holds"]
+    assert [one["system"] for one in report["tallies"]][-1] == "full graph"
+    assert report["tallies"][-1]["leaked"] == 0

@@ -1,5 +1,6 @@
 """The seven rules about obligations: each can fail, over a ledger that breaks it, and holds over its honest twin."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -133,6 +134,23 @@ class Book:
         )  # fmt: skip
         return self
 
+    def loaded(self, observed: bool) -> "Book":
+        """The catalogue, in which it is said whether a release needs to be observed."""
+        catalogue = json.dumps({"obligations": {"window": {"observed": observed}}}).encode()
+        claim = c.CatalogueChanged(claim_id="load", intent_id="", digest="", version="1", catalogue=catalogue)
+        self.add(claim, f.CatalogueLoaded(digest="", version="1", catalogue=catalogue), topic="gate")
+        return self
+
+    def released_by_word(self, operation_id: str = "release-1") -> "Book":
+        """Its executor commits, and that alone makes the commitment RELEASED."""
+        self.add(
+            c.Commit(**self.common(), operation_id=operation_id, attempt=1, external_id="r", evidence=["202 Accepted"]),
+            f.OperationSettled(operation_id=operation_id, intent_id=INTENT, attempt=1, external_id="r",
+                               evidence=["202 Accepted"], result="", source="EXECUTOR", late=False),
+            self.change("RELEASED", "202 Accepted"), topic="outcomes",
+        )  # fmt: skip
+        return self
+
     def timer(self, after: CommitmentStatus, *evidence: str) -> "Book":
         self.add(
             c.TimerFired(**self.common(), timer="RELEASE", subject_kind="COMMITMENT", subject_id=COMMITMENT, due_at=1),
@@ -222,6 +240,9 @@ BROKEN: list[tuple[str, str, Callable[[], Book], Callable[[], Book]]] = [
     ("RELEASED_SHOWN", "not found taken for gone",
      lambda: Book().in_force().released().seen("RELEASED", "NOT_FOUND"),
      lambda: Book().in_force().released().seen("RELEASED", "REVOKED")),
+    ("RELEASED_SHOWN", "an accepted request taken for it",
+     lambda: Book().loaded(observed=True).in_force().released().permitted("release-1").released_by_word(),
+     lambda: Book().loaded(observed=False).in_force().released().permitted("release-1").released_by_word()),
     ("STALE_CREATES", "for an older version",
      lambda: Book().declared().declared(2).planned(version=2).dispatched(version=1),
      lambda: Book().declared().declared(2).planned(version=2).dispatched(version=2)),

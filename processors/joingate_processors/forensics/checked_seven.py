@@ -307,23 +307,29 @@ class SevenBook:
         self._cases["RELEASED_SHOWN"] += 1
         self._cases["UNKNOWN_KEPT"] += 1
         creation = self._operations.effects.get(duty.proposed.operation_id or "")
+        serving = self._operations.effects.get(duty.serving[-1]) if duty.serving else None
         never_made = creation is not None and creation.status in _NEVER_MADE
         by_person = isinstance(claim, c.Override) and bool(claim.evidence)
-        seen_gone = isinstance(claim, c.Observe) and claim.finding in _GONE
+        seen_gone = isinstance(claim, c.Observe) and claim.subject_id == commitment_id and claim.finding in _GONE
+        # "202 Accepted" is enough only where it is declared that nobody need look.
+        done = serving is not None and serving.status == "SETTLED" and not self._to_be_observed(duty, creation)
         if not any(fact.evidence):
             self._break("RELEASED_SHOWN", commitment_id, "it is RELEASED with nothing to show")
-        elif not (never_made or by_person or seen_gone or isinstance(claim, c.Commit)):
-            self._break("RELEASED_SHOWN", commitment_id, f"{type(claim).__name__} is no evidence of a release")
+        elif not (never_made or by_person or seen_gone or done):
+            self._break("RELEASED_SHOWN", commitment_id, f"{type(claim).__name__} is no evidence of its release")
         if by_person:
             return
         if creation is not None and creation.status in _UNSETTLED:
             self._break("UNKNOWN_KEPT", commitment_id, f"it is RELEASED while its creation is {creation.status}",
                         creation.opened.operation_id)  # fmt: skip
-        serving = self._operations.effects.get(duty.serving[-1]) if duty.serving else None
         unknown = before in ("UNKNOWN", "RECONCILIATION_REQUIRED")
         unknown = unknown or (serving is not None and serving.status in _UNSETTLED)
-        if unknown and not (never_made or seen_gone):
+        if unknown and not (never_made or seen_gone or done):
             self._break("UNKNOWN_KEPT", commitment_id, f"it was {before}, nobody saw it gone, and it is RELEASED")
+
+    def _to_be_observed(self, duty: _Duty, creation: Effect | None) -> bool:
+        declared = self._operations.declared(creation, "obligations", duty.proposed.obligation_type)
+        return bool(declared.get("observed", False))
 
     # --- speaking for what one no longer owns ------------------------------------------------------------------------
 
