@@ -4,8 +4,8 @@ The checker holds every invariant of the model against the facts. The law then d
 in the ledger, and must come to the same record. Nothing here writes to a topic.
 """
 
-from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from joingate.faults import MALFORMED, FaceError
 from joingate.ledger import ASK_S, Entry, LedgerReader
 from joingate.settings import Settings
+from joingate_processors.forensics.checked_seven import RuleReport, merged
 from joingate_processors.forensics.checker import Checker
 from joingate_processors.forensics.snapshot import decision_object, plain
 from joingate_processors.forensics.trace import TOPIC_OF
@@ -38,7 +39,8 @@ _SHOWN_MAX = 20
 class AuditReport:
     """What came of an audit: records by partition, breaches as sentences, and what could not be decided again.
 
-    `repeated` counts REPLAYED decisions, whose claims the ledger names and does not keep.
+    `repeated` counts REPLAYED decisions, whose claims the ledger names and does not keep. `seven` are the verdicts on
+    the seven rules about obligations, over all partitions.
     """
 
     records: dict[int, int] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class AuditReport:
     disagreements: list[str] = field(default_factory=list)
     decided_again: int = 0
     repeated: int = 0
+    seven: list[RuleReport] = field(default_factory=lambda: merged(()))
 
     @property
     def holds(self) -> bool:
@@ -54,7 +57,7 @@ class AuditReport:
 
     def row(self) -> dict[str, Any]:
         """The report as JSON has it."""
-        return {**vars(self), "holds": self.holds}
+        return {**vars(self), "seven": [asdict(one) for one in self.seven], "holds": self.holds}
 
     def lines(self) -> Iterator[str]:
         """The report as sentences."""
@@ -62,6 +65,8 @@ class AuditReport:
             yield f"Partition {partition}: {count} records, linked without a gap."
         yield f"Invariants broken: {len(self.violations)}."
         yield from self.violations[:_SHOWN_MAX]
+        yield "The seven rules about obligations:"
+        yield from (f"  {one}" for one in self.seven)
         yield (
             f"Decided again by the law: {self.decided_again}, otherwise: {len(self.disagreements)} "
             f"({self.repeated} repeated claims taken as recorded)."
@@ -71,13 +76,18 @@ class AuditReport:
 
 def verify_ledger(settings: Settings, partition: int | None = None) -> AuditReport:
     """Read the ledger to its end and check it. Raises FaceError when it can't be read, or its chain is broken."""
-    report = AuditReport()
     with LedgerReader(settings, partition=partition) as ledger:
-        audits: dict[int, _Audit] = {}
-        for entry in ledger.to_end():
-            audit = audits.setdefault(entry.partition, _Audit(ledger.codec, report))
-            report.records[entry.partition] = report.records.get(entry.partition, 0) + 1
-            audit.read(entry)
+        return audit_records(ledger.to_end(), ledger.codec)
+
+
+def audit_records(entries: Iterable[Entry], codec: Codec) -> AuditReport:
+    """Check records of a ledger, each partition's in order from its first."""
+    report, audits = AuditReport(), dict[int, _Audit]()
+    for entry in entries:
+        audit = audits.setdefault(entry.partition, _Audit(codec, report))
+        report.records[entry.partition] = report.records.get(entry.partition, 0) + 1
+        audit.read(entry)
+    report.seven = merged(one for audit in audits.values() for one in audit.seven())
     return report
 
 
@@ -108,6 +118,10 @@ class _Audit:
         for fact in decision.facts:
             if isinstance(fact, CatalogueLoaded):
                 self._catalogue = catalogue_from_json(fact.catalogue)
+
+    def seven(self) -> list[RuleReport]:
+        """The verdicts on the seven rules about obligations, over this partition."""
+        return self._checker.seven()
 
     def _arrival(self, decision: Decision) -> Arrival | None:
         """What the gate heard, as far as the ledger has it."""

@@ -1,6 +1,7 @@
 """The commands about traces and ledgers: play a trace with or without a broker, prove, verify, write one down."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,9 +74,7 @@ def _print_result(result: "TraceResult", state: bool, json: bool) -> None:
             print_json(result.state)
     else:
         columns = ("line", "claim", "verdict", "what came of it")
-        rows = [
-            (d["line"], d["type"], f"{d['verdict']} {reason_of(d)}".rstrip(), _came_of(d)) for d in result.decisions
-        ]
+        rows = [(d["line"], d["type"], f"{d['verdict']} {reason_of(d)}".rstrip(), came_of(d)) for d in result.decisions]
         show(table("", columns, rows))
         if state:
             print_json(result.state)
@@ -90,38 +89,72 @@ def reason_of(decision: dict[str, Any]) -> str:
     return "" if decision["reason"] == "OK" else str(decision["reason"])
 
 
-def _came_of(decision: dict[str, Any]) -> str:
+def came_of(decision: dict[str, Any]) -> str:
+    """What followed from the decision, in one short line."""
     facts = ", ".join(fact["type"] for fact in decision["facts"])
     return short(": ".join(part for part in (facts, decision["detail"]) if part))
 
 
 def prove(
-    traces: Annotated[int, typer.Option("--traces", min=1, help="How many traces.")] = 10_000,
+    traces: Annotated[int | None, typer.Option("--traces", min=1, help="How many traces; without it 10000.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="The first trace's seed; each has the next.")] = 7,
     steps: Annotated[
         int | None,
         typer.Option("--steps", min=1, max=100, help="How many steps each plan has; without it 1 to 6, drawn."),
     ] = None,
+    alternatives: Annotated[
+        bool,
+        typer.Option("--alternatives", help="Compare simpler systems of obligations instead; 1000 stories by default."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run many traces of everything that goes wrong, with a gate and without, and count what breaks.
 
     Exit code 1 if a trace broke anything behind the gate. One trace with a seed prints its whole ledger.
+    With --alternatives: a task queue, one with durable cancellation, one with a ledger of commitments, and the full
+    graph, over the same stories; what each leaked, duplicated and lost by the provider's books, and its cost.
     """
+    if alternatives:
+        _compare(traces, seed, json)
+        return
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
+    from joingate_processors.forensics.prove import TRACES
     from joingate_processors.forensics.prove import prove as run
 
     # On stderr, so that what is piped on is the answer alone; Rich shows nothing where no terminal is.
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("traces", total=traces)
-        result = run(traces, seed, steps=steps, progress=lambda done: progress.update(bar, completed=done))
+        bar = progress.add_task("traces", total=traces or TRACES)
+        result = run(traces or TRACES, seed, steps=steps, progress=lambda done: progress.update(bar, completed=done))
     if json:
         print_json(_proof(result))
     else:
         _show_proof(result)
+    if not result.holds:
+        raise typer.Exit(FAILED)
+
+
+def _compare(stories: int | None, seed: int, json: bool) -> None:
+    from joingate_processors.forensics.alternatives import STORIES, compare
+
+    result = compare(stories or STORIES, seed)
+    if json:
+        print_json({**asdict(result), "holds": result.holds})
+    else:
+        columns = ("system", "leaked", "duplicated", "lost", "stories", "calls", "records", "people asked")
+        rows = [
+            (one.system, one.leaked, one.duplicated, one.lost, one.stories, one.calls, one.records, one.people)
+            for one in result.tallies
+        ]
+        show(table(f"{result.stories} stories from seed {seed}, {result.obligations} obligations", columns, rows))
+        for story_seed, violation in result.violations:
+            print(f"seed {story_seed}: {violation}")
+        print(
+            "\nStories: those in which anything was leaked, duplicated or lost. Calls go to the provider, records are"
+        )
+        print("durable. A system that makes no obligations outside needs none of this, and pays for it all the same.")
     if not result.holds:
         raise typer.Exit(FAILED)
 

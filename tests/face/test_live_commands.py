@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from joingate_processors.forensics.violations import SEVEN
 from joingate_projections.reader import HttpReader, NotFound
 from joingate_schemas.topics import Topics
 
@@ -133,6 +134,11 @@ def test_verify_finds_nothing_wrong(ask: Joingate, submitted: Path) -> None:
     assert report["holds"]
     assert report["decided_again"] > 8
     assert report["repeated"] >= 1
+    # Each of the seven rules about obligations by its name, with its verdict and over how many cases.
+    verdicts = {one["name"]: one["verdict"] for one in report["seven"]}
+    assert set(verdicts) == set(SEVEN)
+    assert "BROKEN" not in verdicts.values()
+    assert "STALE_CREATES: " in ask("verify").out
 
 
 def test_replay_writes_a_trace_that_simulate_plays_alike(

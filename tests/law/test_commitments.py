@@ -310,6 +310,19 @@ def test_a_late_abort_of_what_made_it_is_its_release(court: Court) -> None:
     assert court.op("s1").status == "COMPENSATED"
 
 
+def test_no_planner_stops_what_discharges_an_obligation(court: Court) -> None:
+    """Whoever cancels everything would cancel what makes it safe; its executor may still say that it did not act."""
+    court.active("s1")
+    court.cancel()
+    release = court.release_of("s1")
+    decision = court.abort(release)
+    assert (decision.verdict, decision.reason, decision.facts) == ("REJECTED", "ILLEGAL_TRANSITION", [])
+    assert court.prepared(release).verdict == "ACCEPTED"
+    assert court.abort(release).facts == []
+    assert court.executor_abort(release, proof="NOT_SENT").status == "FAILED"
+    assert court.commitment("s1").status == "RELEASE_PENDING", "it is tried again"
+
+
 def test_a_person_may_keep_what_was_to_be_released_once_no_release_is_under_way(court: Court) -> None:
     court.active("s1")
     court.release("s1")

@@ -351,6 +351,45 @@ def test_a_look_is_too_early_until_what_was_permitted_has_landed(court: Court) -
     assert [one.reason for one in asked] == ["TOO_EARLY", "TOO_EARLY", "OK"]
 
 
+# --- approvals of unchanged content ----------------------------------------------------------------------------------
+
+
+def test_a_new_plan_with_an_unchanged_step_asks_nobody_twice() -> None:
+    """An approval binds to content: an unused one goes on with it, over plans and versions (law 11)."""
+    court = Court(varied())
+    court.open(step("s1", "pay_approved"))
+    court.dispatch("s1")
+    court.approve("s1", principal="ann")
+    court.plan(step("s1", "pay_approved"), plan_id="p2", replaces="p1")
+    assert court.dispatch("s1").status == "VALIDATED"
+    assert court.op("s1").approvals == ["ann"]
+    assert court.commands(court.op_id("s1")) == ["PREPARE 1"]
+    court.declare(2)
+    court.plan(step("s1", "pay_approved"), plan_id="p3")
+    assert court.dispatch("s1").status == "VALIDATED"
+
+
+@pytest.mark.parametrize("why", ["other content", "spent", "expired", "one of two", "the maker is the checker"])
+def test_an_approval_does_not_go_on_for_what_it_does_not_cover(why: str) -> None:
+    court = Court(varied())
+    action = {"one of two": "pay_by_two", "the maker is the checker": "pay_checked"}.get(why, "pay_approved")
+    court.open(step("s1", action, arguments={"amount": 5}))
+    court.dispatch("s1", principal="bob")
+    court.approve("s1", principal="ann", expires_at=court.now + 10 if why == "expired" else None)
+    if why == "spent":
+        court.prepared("s1")
+        court.executor_abort("s1", proof="REFUSED")
+    if why == "expired":
+        court.advance(10)
+    amount = 6 if why == "other content" else 5
+    court.plan(step("s1", action, arguments={"amount": amount}), plan_id="p2", replaces="p1")
+    decision = court.dispatch("s1", principal="ann" if why == "the maker is the checker" else "bob")
+    assert (decision.verdict, decision.status) == ("ACCEPTED", "STAGED")
+    assert court.op("s1").generation == 2
+    assert court.op("s1").approvals == (["ann"] if why == "one of two" else [])
+    assert court.prepared("s1").reason == "NOT_READY"
+
+
 # --- compensation ----------------------------------------------------------------------------------------------------
 
 

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from joingate_processors.forensics.checker import check
-from joingate_processors.forensics.play import Player, run_trace
+from joingate_processors.forensics.play import Player, catalogue_of, run_trace
 from joingate_processors.forensics.simulator import Simulator
 from joingate_processors.forensics.snapshot import state_object
 from joingate_processors.forensics.trace import ClaimLine, read_trace
@@ -16,7 +17,7 @@ from joingate_schemas.catalogue_file import builtin_catalogue
 from joingate_schemas.decisions import Command
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.jsonl"))
-CASES = "C01 C05 C12 C14 C17 C19 C22 C23 C24 C26 C30 C35 C38".split()
+CASES = "C01 C05 C07 C09 C12 C14 C17 C19 C22 C23 C24 C26 C30 C35 C38".split()
 
 
 def test_every_case_has_its_trace() -> None:
@@ -33,7 +34,8 @@ def test_field_case(path: Path, batch: int | None) -> None:
 
 
 def _played(path: Path) -> Simulator:
-    player = Player(read_trace(path), builtin_catalogue())
+    trace = read_trace(path)
+    player = Player(trace, catalogue_of(trace, path.parent), beside=path.parent)
     player.play()
     player.simulator.flush()
     return player.simulator
@@ -96,3 +98,24 @@ def test_without_its_guard_the_law_breaks_an_invariant_in_the_case(
     monkeypatch.setattr(import_module(f"joingate_processors.law.{room}"), name, lambda *_: None)
     simulator = _played(next(path for path in TRACES if path.stem == case))
     assert invariant in {violation.invariant for violation in check(simulator.decisions)}
+
+
+@pytest.mark.parametrize(
+    ("place", "hole", "case"),
+    [
+        ("case.Case.slot_operation", lambda case, step: None, "C07-resume-runs-the-finished-sibling-again"),
+        ("plans._asked", lambda action, step, asked: step.arguments, "C09-approved-one-thing-executed-another"),
+        ("approvals.carried", lambda *of: [], "C09-control-an-approval-outlives-a-new-plan"),
+    ],
+    ids=["no slot is looked up", "no content is compared", "no approval is kept"],
+)
+def test_without_its_rule_the_case_does_not_end_as_it_must(
+    place: str, hole: Callable[..., object], case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The case is able to fail."""
+    room, *path = place.split(".")
+    target = import_module(f"joingate_processors.law.{room}")
+    for step in path[:-1]:
+        target = getattr(target, step)
+    monkeypatch.setattr(target, path[-1], hole)
+    assert run_trace(next(path for path in TRACES if path.stem == case)).failures

@@ -1,6 +1,7 @@
 """The trace language: what a line may say, how mistakes are named, how expectations are held, what comes out."""
 
 import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,8 @@ MISTAKES: list[tuple[str, Any, str, str]] = [
     ("a line to come", {"expect": {"verdict": "ACCEPTED"}, "of": 9}, "of", "no line before this one"),
     ("an expectation that moves time", {"expect": {"verdict": "ACCEPTED"}, "advance": 1}, "expect", "moves no clock"),
     ("a setting too late", {"batch": 2}, "batch", "belongs on the first line"),
+    ("a catalogue too late", {"catalogue": "next.yaml"}, "catalogue", "belongs on the first line"),
+    ("a catalogue from elsewhere", {"restart": True, "catalogue": "../next.yaml"}, "catalogue", "leads elsewhere"),
 ]  # fmt: skip
 
 
@@ -88,14 +91,32 @@ def test_a_mistake_is_named_by_line_and_field(line: Any, field: str, sentence: s
 @pytest.mark.parametrize(
     ("lines", "field"),
     [([DECLARE, PREPARED], "step"), ([DECLARE, {**COMMIT, "release_of": "s1", "step": None}], "release_of"),
-     ([{"at": 10}, {"at": 9}], "at"), ([{"catalogue": "nowhere.yaml"}], "catalogue")],
-    ids=["a step of no plan", "two names", "backwards", "no such catalogue"],
+     ([{"at": 10}, {"at": 9}], "at"), ([{"catalogue": "nowhere.yaml"}], "catalogue"),
+     ([DECLARE, {"restart": True, "catalogue": "nowhere.yaml"}], "catalogue")],
+    ids=["a step of no plan", "two names", "backwards", "no such catalogue", "no such catalogue after a restart"],
 )  # fmt: skip
 def test_mistakes_that_show_only_in_playing_are_named_too(lines: list[Line], field: str) -> None:
     """They end the trace with the line and field, not with a traceback."""
     with pytest.raises(TraceError) as caught:
         run_trace(lines)
     assert (caught.value.line, caught.value.field) == (len(lines), field)
+
+
+def test_a_restart_may_bring_another_catalogue(tmp_path: Path) -> None:
+    """What was decided stays; what is asked from then on goes by the new one."""
+    again = {**PLAN, "plan_id": "p2", "replaces": "p1"}
+    (tmp_path / "next.yaml").write_text(
+        (files("joingate_schemas") / "builtin.yaml").read_text().replace("  notify:\n", "  announce:\n")
+    )
+    (tmp_path / "trace.jsonl").write_text(
+        "\n".join(json.dumps(one) for one in (*SENT, {"restart": True, "catalogue": "next.yaml"}, again))
+    )
+    result = run_trace(tmp_path / "trace.jsonl", batch=100)
+    assert [(one["type"], one["verdict"]) for one in result.decisions[-2:]] == [
+        ("CatalogueChanged", "ACCEPTED"), ("Plan", "REJECTED"),
+    ]  # fmt: skip
+    assert result.decisions[-1]["reason"] == "UNKNOWN_ACTION"
+    assert [one["status"] for one in result.state["operations"]] == ["SETTLED"]
 
 
 def test_what_has_a_default_may_be_left_out() -> None:

@@ -61,18 +61,19 @@ class OperationBook:
         latest = self._slots.get((intent_id, action, business_key))
         return None if latest is None else self.effects[latest]
 
-    def _declared(self, effect: Effect, section: str, name: str) -> dict[str, Any]:
-        catalogue = self._catalogues.get(effect.opened.catalogue_digest, {})
+    def declared(self, effect: Effect | None, section: str, name: str) -> dict[str, Any]:
+        """What was declared under `name` when the operation was opened; empty if nothing was, or there is none."""
+        catalogue = self._catalogues.get(effect.opened.catalogue_digest, {}) if effect is not None else {}
         found: dict[str, Any] = catalogue.get(section, {}).get(name, {})
         return found
 
     def looks(self, effect: Effect) -> bool:
         """Whether the operation only looks, as far as was declared."""
-        return self._declared(effect, "actions", effect.opened.action).get("effect") == "OBSERVE"
+        return self.declared(effect, "actions", effect.opened.action).get("effect") == "OBSERVE"
 
     def keyed(self, effect: Effect) -> bool:
         """Whether the operation's downstream recognises a repeated key, as far as was declared."""
-        entry = self._declared(effect, "downstreams", effect.opened.downstream)
+        entry = self.declared(effect, "downstreams", effect.opened.downstream)
         return "IDEMPOTENT_KEY" in entry.get("capabilities", ())
 
     def _known(self, operation_id: str, what: str) -> Effect | None:
@@ -124,7 +125,7 @@ class OperationBook:
         return not before.opened.plan_id and before.status == "SETTLED" and seen_seq > before.settled_seq
 
     def _check_phases(self, effect: Effect) -> None:
-        kind = self._declared(effect, "actions", effect.opened.action).get("effect")
+        kind = self.declared(effect, "actions", effect.opened.action).get("effect")
         safe = kind == "OBSERVE" or (kind == "REVERSIBLE" and self.keyed(effect))
         if effect.opened.phases == "ONE_PHASE" and kind is not None and not safe:
             self._report("TWO_PHASES", (effect.opened.operation_id,),
@@ -235,8 +236,8 @@ class OperationBook:
 
     def _check_landed(self, effect: Effect, claim: Observe, decision: Decision) -> None:
         """The look itself, not just the news of it, must come after the permit and the longest way of what was sent."""
-        permit_ms = self._declared(effect, "actions", effect.opened.action).get("permit_ms", 0)
-        in_flight_ms = self._declared(effect, "downstreams", effect.opened.downstream).get("in_flight_ms_max", 0)
+        permit_ms = self.declared(effect, "actions", effect.opened.action).get("permit_ms", 0)
+        in_flight_ms = self.declared(effect, "downstreams", effect.opened.downstream).get("in_flight_ms_max", 0)
         stamp = claim.source_time if claim.source_time is not None else claim.occurred_at or decision.appended_at
         looked_at, landed_at = min(stamp, decision.appended_at), effect.allowed_at + permit_ms + in_flight_ms
         if effect.allowed_at and looked_at < landed_at:
@@ -317,7 +318,7 @@ class OperationBook:
             )
         elif effect.opened.phases != "ONE_PHASE" and not effect.permits and effect.settled_by != "OPERATOR":
             self._report("JOIN", ids, "the effect was never permitted")
-        action = self._declared(effect, "actions", effect.opened.action)
+        action = self.declared(effect, "actions", effect.opened.action)
         if action.get("verification") and not effect.observed:
             self._report("JOIN", ids, f"{effect.opened.action} asks for an observation, and there is none")
         effect.claimed = True

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from joingate_processors.forensics.checked_commitments import CommitmentBook
 from joingate_processors.forensics.checked_operations import Effect, OperationBook
+from joingate_processors.forensics.checked_seven import RuleReport, SevenBook
 from joingate_processors.forensics.violations import INVARIANTS, Violation
 from joingate_schemas import facts as f
 from joingate_schemas.claims import AnyClaim
@@ -17,7 +18,7 @@ from joingate_schemas.decisions import Command, Decision
 from joingate_schemas.facts import AnyFact
 from joingate_schemas.reasons import reason_number
 
-__all__ = ["INVARIANTS", "Checker", "Violation", "check"]
+__all__ = ["INVARIANTS", "Checker", "RuleReport", "Violation", "check"]
 
 # Who may say what, as the model's table of roles has it; the gate's own claims come on no intake topic.
 _SPEAKERS: dict[str, frozenset[str]] = {
@@ -81,6 +82,7 @@ class Checker:
         self._codec = codec or Codec()
         self._operations = OperationBook(self._report)
         self._commitments = CommitmentBook(self._report, self._operations)
+        self._seven = SevenBook(self._report, self._operations)
         self._courses: dict[str, _Course] = {}
         self._decided: set[tuple[str, str]] = set()
         self._not_granting: set[int] = set()
@@ -100,8 +102,13 @@ class Checker:
         self._read_authority(decision)
         for fact in decision.facts:
             self._read_fact(fact, decision)
+        self._seven.read(decision, self._claim(decision) if self._seven.needs_claim(decision) else None)
         self.checked += 1
         return self.violations[before:]
+
+    def seven(self) -> list[RuleReport]:
+        """The verdict on each of the seven rules about obligations, over what was read so far."""
+        return self._seven.reports()
 
     def read_command(self, command: Command) -> list[Violation]:
         """Hold a command that left the gate against the ledger read so far. Returns what it breaks."""

@@ -76,26 +76,32 @@ def run_trace(
     that it names, is malformed; OSError where the trace can't be read.
     """
     trace = read_trace(source)
+    beside = Path(source).parent if isinstance(source, str | Path) else Path()
     if catalogue is None:
-        beside = Path(source).parent if isinstance(source, str | Path) else Path()
-        catalogue = _catalogue(trace, beside)
-    return Player(trace, catalogue, batch=batch).play()
+        catalogue = catalogue_of(trace, beside)
+    return Player(trace, catalogue, batch=batch, beside=beside).play()
 
 
-def _catalogue(trace: Trace, beside: Path) -> Catalogue:
-    if trace.catalogue is None:
-        return builtin_catalogue()
+def catalogue_of(trace: Trace, beside: Path) -> Catalogue:
+    """The catalogue that the trace names, which lies in `beside`, or the built-in one. Raises TraceError."""
+    return builtin_catalogue() if trace.catalogue is None else _load(beside / trace.catalogue, 1)
+
+
+def _load(path: Path, line: int) -> Catalogue:
     try:
-        return load_catalogue(beside / trace.catalogue)
+        return load_catalogue(path)
     except (CatalogueError, OSError) as error:
-        raise TraceError(1, "catalogue", str(error)) from error
+        raise TraceError(line, "catalogue", str(error)) from error
 
 
 class Player:
-    """Plays one trace. `simulator` is what it is played on."""
+    """Plays one trace. `simulator` is what it is played on; in `beside` lie the catalogues that restarts name."""
 
-    def __init__(self, trace: Trace, catalogue: Catalogue, *, batch: int | None = None) -> None:
+    def __init__(
+        self, trace: Trace, catalogue: Catalogue, *, batch: int | None = None, beside: Path | None = None
+    ) -> None:
         self._trace = trace
+        self._beside = beside or Path()
         first = trace.lines[0] if trace.lines else None
         start = first.clock.at if first is not None and not isinstance(first, ExpectLine) else None
         self.simulator = Simulator(catalogue, start_at=START_AT if start is None else start, batch=batch or trace.batch)
@@ -142,11 +148,19 @@ class Player:
                 self._intents[line.line] = line.key or ""
                 self.simulator.submit_raw(line.raw, line.topic, line.key)
             case RestartLine():
-                self.simulator.restart()
+                self._restart(line)
             case ClockLine():
                 pass  # the clock has moved; there is no more to it
             case _:
                 assert_never(line)
+
+    def _restart(self, line: RestartLine) -> None:
+        if line.catalogue is None:
+            self.simulator.restart()
+            return
+        # Another catalogue is rolled out by an orderly stop, which ends the transaction; only a crash tears one.
+        self.simulator.flush()
+        self.simulator.restart(_load(self._beside / line.catalogue, line.line))
 
     # --- claims ------------------------------------------------------------------------------------------------------
 

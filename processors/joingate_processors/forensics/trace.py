@@ -102,10 +102,11 @@ class RawLine:
 
 @dataclass(frozen=True)
 class RestartLine:
-    """All memory is dropped, and restored from the log."""
+    """All memory is dropped, and restored from the log; with `catalogue`, under that one from here on."""
 
     line: int
     clock: Clock
+    catalogue: str | None = None
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ def _line(line: int, written: Json, *, first: bool, seen: set[int]) -> TraceLine
             _only(rest, ("restart",))
             if rest["restart"] is not True:
                 raise FieldFault("restart", f"{rest['restart']!r} is not true")
-            return RestartLine(line, clock)
+            return RestartLine(line, clock, written.get("catalogue"))
         case ["expect"]:
             if clock != Clock():
                 raise FieldFault("expect", "an expectation moves no clock; put `at` or `advance` on a line of its own")
@@ -229,7 +230,8 @@ def _line(line: int, written: Json, *, first: bool, seen: set[int]) -> TraceLine
 
 def _check_settings(written: Json, *, first: bool) -> None:
     for setting in _SETTINGS:
-        if setting in written and not first:
+        comes_back = setting == "catalogue" and "restart" in written
+        if setting in written and not first and not comes_back:
             raise FieldFault(setting, "it belongs on the first line")
     batch, catalogue = written.get("batch", 1), written.get("catalogue", "x")
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:

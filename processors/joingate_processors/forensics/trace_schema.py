@@ -55,7 +55,9 @@ def _line(properties: Json, required: list[str], doc: str = "Moves the clock, or
             "advance": {**DURATION_SCHEMA, "description": "How far the clock moves before this line."},
             "batch": {"type": "integer", "minimum": 1, "default": 1,
                       "description": "First line only: how many claims one poll takes."},
-            "catalogue": {"type": "string", "description": "First line only: a catalogue's path, beside the trace."},
+            "catalogue": {"type": "string",
+                          "description": "First line, or a restart: the catalogue from here on; a path beside the "
+                          "trace."},
         },
         "required": required,
         "additionalProperties": False,

@@ -7,6 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+SEVEN: dict[str, str] = {
+    "ACTIVE_OWNED": "An ACTIVE commitment has a durable owner: not nobody, no worker, none whose end went unnoticed.",
+    "SATISFIED_SHOWN": "A SATISFIED commitment has the evidence of its satisfaction.",
+    "RELEASED_SHOWN": "A RELEASED commitment has the evidence of its release: no timer and no wish is that.",
+    "STALE_CREATES": "A stale intent makes no new commitment.",
+    "TRANSFER_FENCED": "A transfer is taken, not sent, and ends the authority of whoever served it before.",
+    "UNKNOWN_KEPT": "What is not known of the outside world is never shown as RELEASED.",
+    "TERMINAL_STAYS": "A terminal commitment comes back only by a new event that cites newer evidence.",
+}  # fmt: skip
+"""The seven rules about obligations, each of which `joingate verify` names with its verdict."""
+
 INVARIANTS: dict[str, str] = {
     "CONTIGUOUS": "Each record's seq is one more than that of the record before.",
     "CHAINED": "Each record carries the SHA-256 of the record before.",
@@ -40,6 +51,7 @@ INVARIANTS: dict[str, str] = {
     "EVIDENCE": "RELEASED, SATISFIED and TRANSFERRED carry evidence.",
     "TERMINAL": "A terminal commitment never returns, unless newer evidence or an Override says so; never to ACTIVE.",
     "DEADLINE": "Every pending state has a deadline.",
+    **SEVEN,
 }  # fmt: skip
 """What is checked: the name of each invariant, and the sentence that it is."""
 

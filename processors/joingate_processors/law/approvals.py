@@ -3,9 +3,11 @@
 from joingate_processors.law import order, outcomes
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, approvals_needed, refuse
+from joingate_processors.law.opening import ready
 from joingate_processors.law.state import Operation
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
+from joingate_schemas.catalogue import Action
 from joingate_schemas.facts import AnyFact
 
 
@@ -41,6 +43,36 @@ def approve(case: Case, claim: c.Approve) -> Ruling:
                          deadline_at=deadline)
     )  # fmt: skip
     return Ruling("ACCEPTED", "OK", "", identity, status, facts)
+
+
+def carried(case: Case, action: Action, before: Operation | None, operation: f.OperationOpened) -> list[AnyFact]:
+    """The approvals that the generation before did not use, where the content is unchanged, and what they let go on.
+
+    An approval binds to content and not to a version or a plan (model §3), so that a new plan with an unchanged step
+    asks nobody twice. It is still single use: one that had let an attempt act is spent.
+    """
+    waits = operation.status == "STAGED" and operation.timer == "APPROVAL"
+    if before is None or not waits or before.permits or before.content_digest != operation.content_digest:
+        return []
+    names = case.approved_by(before)
+    if action.approval == "MAKER_CHECKER":
+        names.discard(operation.requested_by)
+    facts: list[AnyFact] = [
+        f.ApprovalRecorded(operation_id=operation.operation_id, intent_id=operation.intent_id, principal=name,
+                           digest=operation.content_digest, granted=True,
+                           expires_at=before.approval_expiries.get(name))
+        for name in sorted(names)
+    ]  # fmt: skip
+    if len(names) < approvals_needed(action):
+        return facts
+    status, timer, deadline = ready(case, action, operation.phases)
+    if action.hold_ms:
+        status, timer, deadline = "STAGED", "HOLD", case.now + action.hold_ms
+    facts.append(
+        f.OperationReady(operation_id=operation.operation_id, intent_id=operation.intent_id, status=status,
+                         timer=timer, deadline_at=deadline)
+    )  # fmt: skip
+    return facts
 
 
 def decline(case: Case, claim: c.Decline) -> Ruling:

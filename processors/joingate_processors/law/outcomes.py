@@ -313,6 +313,9 @@ def abort(case: Case, claim: c.Abort) -> Ruling:
             return _abort_settled(case, claim, operation, attempt)
         case _:
             pass
+    if case.role == "PLANNER" and not operation.plan_id:
+        # Else whoever stops everything would stop what makes stopping safe.
+        refuse("ILLEGAL_TRANSITION", "it discharges an obligation, and no planner stops that", operation_id, status)
     if not operation.permits and status in ("STAGED", "VALIDATED"):
         facts = withdraw(case, operation, claim.error or f"aborted by the {case.role.lower()} before its permit")
         return Ruling("ACCEPTED", "OK", "", operation_id, "WITHDRAWN", facts)

@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-from joingate_processors.law import commitments, order, outcomes
+from joingate_processors.law import approvals, commitments, order, outcomes
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.digests import digest_of
@@ -231,7 +231,10 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
         obligation = proposed(case, action, operation)
         if obligation is not None:
             facts.append(obligation)
-    return Ruling("ACCEPTED", "OK", "", operation.operation_id, operation.status, facts)
+    facts += approvals.carried(case, action, current, operation)
+    goes_on = facts[-1]
+    status = goes_on.status if isinstance(goes_on, f.OperationReady) else operation.status
+    return Ruling("ACCEPTED", "OK", "", operation.operation_id, status, facts)
 
 
 def _asked(action: Action, step: Step, arguments: c.Arguments | None) -> c.Arguments:

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from joingate_processors.forensics.checker import Checker
 from joingate_processors.gate.docket import Law
 from joingate_processors.gate.settings import GateSettings
 from joingate_processors.gate.status import GateStatus
@@ -215,6 +216,14 @@ class Desk:
             decisions.append(one.record)
         return decisions
 
+    def verify(self) -> None:
+        """Hold the ledger of each partition to every invariant; the checker shares no code with the gate's law."""
+        checkers = [Checker(self.codec) for _ in range(self.partitions)]
+        for one in self.read(self.topics.ledger):
+            assert isinstance(one.record, Decision)
+            checkers[one.partition].read(one.record, one.raw)
+        assert not [str(broken) for checker in checkers for broken in checker.violations]
+
     def decided(self, claim_id: str) -> list[Decision]:
         return [one for one in self.ledger() if one.claim_id == claim_id]
 
@@ -267,6 +276,7 @@ def desk(bootstrap: str, topic_prefix: str, tmp_path: Path) -> Iterator[Desk]:
     made = Desk(bootstrap, topic_prefix, 2, tmp_path)
     yield made
     made.close()
+    made.verify()
 
 
 @pytest.fixture

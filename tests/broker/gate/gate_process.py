@@ -1,6 +1,7 @@
 """A gate in a process of its own, so that a test can kill it: `gate_process.py SETTINGS`, a JSON object.
 
 `crash` in it is [step, n]: the process kills itself, as `kill -9` would, at that step of its n-th transaction.
+`windows`: the catalogue is that of reservations, else that of refunds.
 """
 
 import json
@@ -10,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from joingate_processors.gate.store import RocksState
 from joingate_processors.gate.transactions import Writer
 from joingate_processors.gate.worker import run_gate
 from joingate_schemas.catalogue import Action, Catalogue, Downstream
+from joingate_schemas.catalogue_file import catalogue_from_text
 
 # What runs right before the crash, and whether the crash comes before or after it.
 STEPS: dict[str, tuple[type, str, bool]] = {
@@ -60,6 +63,14 @@ def catalogue(version: str = "1", silence_ms: int = 600_000) -> Catalogue:
     return Catalogue(version, f"digest-{version}", b"{}", {"bank": bank}, {"refund": refund})
 
 
+def windows() -> Catalogue:
+    """The built-in catalogue with times that a test can wait for: a permit lasts 4 s, what is under way 1 s."""
+    text = (files("joingate_schemas") / "builtin.yaml").read_text("utf-8")
+    for slow, quick in (("permit: 30s", "permit: 4s"), ("in_flight_max: 60s", "in_flight_max: 1s")):
+        text = text.replace(slow, quick)
+    return catalogue_from_text(text)
+
+
 def fill_disk_at(file_bytes: int) -> None:
     """Have no file of this process grow beyond `file_bytes`, as on a full disk, and the store write early.
 
@@ -88,7 +99,8 @@ def main() -> None:
     asked["data_dir"] = Path(asked["data_dir"])
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    run_gate(GateSettings(catalogue=catalogue(), **asked), stop)
+    declared = windows() if asked.pop("windows", False) else catalogue()
+    run_gate(GateSettings(catalogue=declared, **asked), stop)
 
 
 if __name__ == "__main__":

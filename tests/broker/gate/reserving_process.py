@@ -1,0 +1,39 @@
+"""An executor of the cloud in a process of its own: `reserving_process.py SETTINGS`, a JSON object.
+
+`books` in it is the file that is the cloud: one line a reservation or release, each with the key it was made under.
+`dies_after` names the action after whose effect the process kills itself, before anybody hears of it.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from joingate_producers import Applied, Connection, Executor, Outcome
+from joingate_schemas.decisions import Command
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    books, dies_after = Path(asked.pop("books")), asked.pop("dies_after", "")
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+
+    def act(command: Command) -> Outcome:
+        with books.open("a") as file:
+            file.write(f"{command.action} {command.operation_id}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if command.action == dies_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Applied(external_id=f"cloud-{command.operation_id[:8]}", evidence=["the cloud's own books"])
+
+    with Connection(**asked) as connection:
+        executor = Executor(connection, name="cloud", worker=f"pid-{os.getpid()}")
+        executor.serve({"reserve_window": act, "release_window": act}, stop)
+
+
+if __name__ == "__main__":
+    main()
