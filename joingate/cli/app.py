@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from joingate.cli import catalogues, quarantines, reading, serving, topics, tracing
+from joingate.cli import catalogues, quarantines, questions, reading, serving, topics, tracing
 from joingate.faults import FAILED, MALFORMED, FaceError
 
 INTERRUPTED = 130
@@ -138,7 +138,7 @@ def face(
     """Read by `Face.main`, which meets the errors; declared here so that --help tells of it."""
 
 
-for room in (serving, topics, tracing, reading, quarantines, catalogues):
+for room in (serving, topics, tracing, reading, questions, quarantines, catalogues):
     room.add_to(app)
 
 

@@ -14,6 +14,7 @@ from joingate_projections.tables import (
     Rows,
     commitments,
     decision_key,
+    goals,
     incidents,
     intents,
     joined,
@@ -178,6 +179,8 @@ def _observed(rows: Rows, fact: ObservationRecorded, at: At) -> None:
         operations.observed(rows, fact.subject_id, news, at)
     elif fact.subject_kind == "COMMITMENT":
         commitments.observed(rows, fact.subject_id, news, at)
+    elif fact.subject_kind == "GOAL":
+        goals.observed(rows, fact, news, at)
 
 
 def _decision_row(decision: Decision, at: At) -> Row:

@@ -15,6 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
+from joingate_projections.questions import QUESTIONS, Asked
 from joingate_projections.store import Position, ProjectionStore, View, index_value, index_values
 from joingate_projections.tables import TABLES, Row, Table, decision_key, joined
 from joingate_schemas.reasons import REASONS
@@ -31,6 +32,7 @@ TIMES = frozenset({"since", "due_at", "deadline_at", "decided_at"})
 
 # What else is known by an id: the fields of each table that may hold it.
 _KNOWN_BY: dict[str, tuple[str, ...]] = {
+    "goals": ("intent_id", "goal_id"),
     "plans": ("intent_id", "plan_id"),
     "steps": ("step_id", "operation_id"),
     "operations": ("intent_id", "commitment_id", "compensates", "external_id"),
@@ -85,6 +87,10 @@ class Reader(Protocol):
 
     def explain(self, subject_id: str, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None) -> Row:
         """Everything known about an id, and the decisions that mention it in order: `known`, `decisions`, `next`."""
+        ...
+
+    def ask(self, question: str, subject: str = "", options: Filters = ()) -> Row:
+        """The answer to one of `QUESTIONS`, with `position`."""
         ...
 
     def summary(self) -> Row:
@@ -174,6 +180,16 @@ class StoreReader:
             "next": _cursor(("", ordered[limit - 1])) if len(ordered) > limit else None,
             "position": position,
         }
+
+    def ask(self, question: str, subject: str = "", options: Filters = ()) -> Row:
+        """See `Reader`. Raises BadQuestion and NotFound."""
+        asked = Asked(subject, _options(question, options), self._clock())
+        with self._store.view() as view:
+            answer = QUESTIONS[question].answer(view, asked)
+            position = _ledger(view)
+        if answer is None:
+            raise NotFound(QUESTIONS[question].missing.format(subject=subject))
+        return {**answer, "position": position}
 
     def _known(self, view: View, table: str, subject_id: str) -> list[Row]:
         """The rows of a table that are, or belong to, the id; at most `LIMIT_MAX`."""
@@ -290,6 +306,11 @@ class HttpReader:
         query = [("limit", str(limit)), *([("cursor", cursor)] if cursor is not None else [])]
         return self._get(f"/v1/explain/{quote(subject_id, safe='')}", query)
 
+    def ask(self, question: str, subject: str = "", options: Filters = ()) -> Row:
+        """See `Reader`."""
+        path = f"/v1/{question}" + (f"/{quote(subject, safe='')}" if subject else "")
+        return self._get(path, options)
+
     def summary(self) -> Row:
         """See `Reader`."""
         return self._get("/v1/summary")
@@ -389,6 +410,7 @@ def _about(row: Row, subjects: dict[str, Row]) -> str:
 
 _NAMED_BY = {
     "intents": "intent_id",
+    "goals": "goal_id",
     "plans": "plan_id",
     "steps": "step_id",
     "operations": "operation_id",
@@ -455,6 +477,20 @@ def _checked(table: str, filters: Filters, order: str | None, limit: int) -> lis
         fine = ", ".join(sorted(TIMES.intersection(spec.indexes))) or "nothing else than ids"
         raise BadQuestion(f"{table} cannot be ordered by {order!r}. It is ordered by {fine}.")
     return [(field, index_value(value)) for field, value in wanted]
+
+
+def _options(question: str, given: Filters) -> dict[str, str]:
+    """The options of a question, checked."""
+    known = QUESTIONS[question].options
+    options = dict(given)
+    for name, value in options.items():
+        if name not in known:
+            fine = ", ".join(known) or "none"
+            raise BadQuestion(f"{question} has no option {name!r}. It has {fine}.")
+        one = known[name]
+        if one.kind == "number" and not (value.isascii() and value.isdigit() and 1 <= int(value) <= one.most):
+            raise BadQuestion(f"The option {name} is a whole number from 1 to {one.most}; {value!r} is not.")
+    return options
 
 
 def _listed() -> list[Table]:

@@ -29,6 +29,7 @@ class Table:
 
 _ALL = (
     Table("intents", ("status", "shown", "tenant", "plan_id"), ("status", "shown")),
+    Table("goals", ("intent_id", "goal_id", "status", "shown", "risk_class", "parent_goal_id"), ("status", "shown")),
     Table("plans", ("intent_id", "plan_id", "status", "shown"), ("status", "shown")),
     Table(
         "steps",
@@ -61,6 +62,7 @@ _ALL = (
     ),
     Table("observations", ("subject_id", "intent_id", "source")),
     Table("catalogues", ("digest",)),
+    Table("lineage", ("above", "below"), hidden=True),
     Table("quarantine_records", hidden=True),
     Table("slots", hidden=True),
     Table("followers", hidden=True),

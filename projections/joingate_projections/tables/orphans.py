@@ -31,7 +31,8 @@ def cleared(rows: Rows, fact: OrphanCleared, at: At) -> None:
 def _mark(rows: Rows, orphan: Row, at: At, *, raised: bool) -> None:
     kind, subject_id, intent_id = orphan["subject_kind"], orphan["subject_id"], orphan["intent_id"]
     if kind == "PLAN" and "\x1f" not in subject_id:
-        subject_id = joined(intent_id, subject_id)
+        # The law names a plan by its intent and itself, with a slash; rows have keys that cannot be mistaken.
+        subject_id = joined(intent_id, subject_id.removeprefix(f"{intent_id}/"))
     key = joined(kind, subject_id)
     known = rows.get("subject_orphans", key)
     ids = [one for one in (known["ids"] if known and kind != "INTENT" else ()) if one != orphan["orphan_id"]]

@@ -1,0 +1,64 @@
+"""The questions whose answers are put together from several tables: one table of them for reader, API and command line.
+
+Each is answered from one view of the store, so that what it says is true at one position.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from joingate_projections import lineage
+from joingate_projections.store import View
+from joingate_projections.tables import Row
+
+OptionKind: TypeAlias = Literal["text", "number"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What somebody asks: about which id (empty: none), with which options, at what time (ms, for ages)."""
+
+    subject: str
+    options: Mapping[str, str]
+    now: int
+
+    def number(self, name: str, default: int) -> int:
+        """An option that is a number."""
+        return int(self.options.get(name, default))
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a question, for whoever checks and documents it. A number lies between 1 and `most`."""
+
+    about: str
+    kind: OptionKind = "text"
+    most: int = 0
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question. `answer` gives None where nothing is known by the id, which `missing` says in a sentence."""
+
+    about: str
+    answer: Callable[[View, Asked], Row | None]
+    subject: str = ""
+    missing: str = ""
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+
+def _lineage(view: View, asked: Asked) -> Row | None:
+    return lineage.lineage(view, asked.subject, asked.options.get("intent"))
+
+
+QUESTIONS: dict[str, Question] = {
+    "lineage": Question(
+        "From an id of any kind up to the intent that justifies it, and down to effects and verifications.",
+        _lineage,
+        subject="id",
+        missing="Nothing in the lineage has the id {subject!r}: no intent, goal, commitment, task, plan in force, "
+        "operation, attempt (<operation id>#<n>) or external id. It may not be decided yet, or the id is wrong.",
+        options={"intent": Option("Only this intent's: for goals, tasks and plans, whose ids are their intent's own.")},
+    ),
+}
+"""Every question by its name, which is also its path below /v1."""

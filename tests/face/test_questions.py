@@ -1,0 +1,118 @@
+"""The commands that ask over several tables, against an API in this process: no broker, and a ledger of the law."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+
+from joingate_processors.forensics.play import Player
+from joingate_processors.forensics.trace import read_trace
+from joingate_projections.api import create_app
+from joingate_projections.fold import fold
+from joingate_projections.reader import StoreReader
+from joingate_projections.store import Position, ProjectionStore
+from joingate_schemas.catalogue_file import builtin_catalogue
+
+from .conftest import Joingate, wait_until
+
+INTENT = "acme/release/4.2"
+STEPS = [
+    {"step_id": "window", "action": "reserve_window", "goal_id": "capacity",
+     "arguments": {"window": "w1", "environment": "prod", "release": "4.2"}},
+    {"step_id": "tell", "action": "notify", "goal_id": "live", "arguments": {"to": "ops", "text": "soon"},
+     "edges": [{"kind": "ENABLES", "step_id": "window"}]},
+]  # fmt: skip
+LINES: list[dict[str, Any]] = [
+    {"as": "planner", "type": "DeclareIntent", "version": 1, "objective": "deploy 4.2", "goals": [
+        {"goal_id": "live", "acceptance": "production runs 4.2"},
+        {"goal_id": "capacity", "acceptance": "a window is ours", "parent_goal_id": "live"},
+    ]},
+    {"as": "planner", "type": "Plan", "intent_version": 1, "plan_id": "p1", "steps": STEPS},
+    {"as": "planner", "type": "Plan", "intent_version": 1, "plan_id": "p2", "adopt": False, "steps": STEPS[1:]},
+    {"as": "planner", "type": "Dispatch", "intent_version": 1, "plan_id": "p1", "step_id": "window"},
+    {"as": "executor", "type": "Prepared", "step": "window", "executor": "cloud", "worker": "w1"},
+    {"as": "executor", "type": "Commit", "step": "window", "external_id": "hold-1", "evidence": ["cloud:hold-1"]},
+    {"as": "observer", "type": "Observe", "subject_kind": "COMMITMENT", "commitment_of": "window",
+     "finding": "PRESENT", "source": "cloud", "evidence": ["look"]},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def api_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An API over what these lines led to."""
+    lines = [json.dumps({**line, "intent_id": INTENT}) for line in LINES]
+    player = Player(read_trace(lines), builtin_catalogue())
+    player.play()
+    with ProjectionStore.open(tmp_path_factory.mktemp("projections")) as store:
+        batch = store.batch()
+        for seq, value in enumerate(player.simulator.ledger, 1):
+            fold(batch, player.simulator.decisions[seq - 1], 0)
+            digest = hashlib.sha256(value).hexdigest()
+            batch.reached(Position("ledger", 0, offset=seq - 1, seq=seq, epoch=1, digest=digest))
+        batch.commit()
+        now = player.simulator.now
+        app = create_app(StoreReader(store, clock=lambda: now), at_least_s_max=0.1)
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        wait_until(lambda: server.started, what="the API")
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def ask(joingate: Joingate, api_url: str) -> Joingate:
+    """The command line, told of that API."""
+
+    def run(*words: object) -> Any:
+        return joingate(*words, environment={"JOINGATE_API_URL": api_url})
+
+    return run
+
+
+def test_lineage_is_a_tree_for_people(ask: Joingate) -> None:
+    """Each level below the one that it came from, with its word and the position that caused it."""
+    said = ask("lineage", "hold-1")
+    assert said.code == 0
+    found = [line.strip(" │└├─") for line in said.out.splitlines()]
+    wanted = (
+        f"intent {INTENT} ACTIVE COMMITMENT: deploy 4.2 (version 1)",
+        "goal live PLAN: production runs 4.2 (0:2)",
+        "goal capacity ACTIVE COMMITMENT: a window is ours (0:2)",
+        "commitment ",
+        "task p1/window EXECUTING: reserve_window on w1 (0:",
+        "operation ",
+        "attempt 1 (0:",
+        "effect hold-1 (0:",
+    )
+    for line, start in zip(found, wanted, strict=False):
+        assert line.startswith(start)
+    indents = [len(line) - len(line.lstrip(" │└├─")) for line in said.out.splitlines()[: len(wanted)]]
+    assert indents == sorted(set(indents))
+
+
+def test_lineage_tells_what_informs_beside_the_tree(ask: Joingate) -> None:
+    """The edges of the plan, in the planner's own names."""
+    assert "task p1/tell ENABLES task p1/window" in ask("lineage", "tell", "--intent", INTENT).out
+
+
+def test_lineage_as_json_is_the_whole_answer(ask: Joingate) -> None:
+    """One object, with the position that it holds at."""
+    (told,) = ask("lineage", INTENT, "--json", "--at-least", "0:3").objects
+    assert told["position"] == {"0": len(LINES) + 1}
+    assert {one["kind"] for one in told["nodes"]} > {"INTENT", "GOAL", "COMMITMENT", "EFFECT", "VERIFICATION"}
+
+
+def test_a_question_without_an_answer_is_a_sentence(ask: Joingate) -> None:
+    """An unknown id, and a position that is not reached yet."""
+    unknown = ask("lineage", "nobody")
+    assert (unknown.code, "Nothing in the lineage has the id 'nobody'" in unknown.sentence) == (1, True)
+    early = ask("lineage", INTENT, "--at-least", "0:99")
+    assert (early.code, "not yet to 99" in early.sentence) == (1, True)
