@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from joingate.cli.output import Json, escaped, print_json, show
+from joingate.cli.output import Json, duration, escaped, moment, print_json, show, table
 from joingate.cli.reading import Api
 
 Intent = Annotated[str | None, typer.Option("--intent", help="Only this intent's.")]
@@ -16,7 +16,8 @@ AtLeast = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this room."""
-    app.command()(lineage)
+    for command in (lineage, context):
+        app.command()(command)
 
 
 def asked(api: str | None, question: str, subject: str = "", **options: object) -> dict[str, Any]:
@@ -105,3 +106,109 @@ def _about(node: dict[str, Any]) -> str:
 
 def _position(at: dict[str, int]) -> str:
     return f"{at['partition']}:{at['seq']}"
+
+
+def context(
+    intent: Annotated[str, typer.Argument(metavar="INTENT", help="The intent that is to be planned for.")],
+    principal: Annotated[str | None, typer.Option("--principal", help="For whom: its limits, its actions.")] = None,
+    at_least: AtLeast = None,
+    api: Api = None,
+    json: Json = False,
+) -> None:
+    """Show what a planner needs before it plans: goals, what is in force, what is scarce, and what it may ask for."""
+    answer = asked(api, "context", intent, principal=principal, at_least=at_least)
+    if json:
+        print_json(answer)
+        return
+    wanted = answer["intent"]
+    print(f"{wanted['intent_id']}, version {wanted['version']}, {wanted['shown']}: {wanted['objective']}")
+    print(_authority(answer["authority"]))
+    print(_budgets(answer["budgets"]))
+    show(
+        table(
+            "\nGoals",
+            ("goal", "state", "accepted if", "risk", "last seen"),
+            [(g["goal_id"], g["shown"], g["acceptance"], g["risk_class"], _seen(g["observation"]))
+             for g in answer["goals"]],
+        ),
+        *_plan(answer["plan"]),
+        table(
+            f"\nOpen commitments: {answer['counts']['commitments_open']}",
+            ("commitment", "state", "type", "resources", "owner", "due", "age", "to be"),
+            [(c["commitment_id"], c["shown"], c["obligation_type"], ", ".join(c["resource_refs"]), c["owner_id"],
+              moment(c["due_at"]), age(c["age_ms"]), (c["disposition"] or {}).get("disposition"))
+             for c in answer["commitments"]],
+        ),
+        *_troubles(answer),
+        table(
+            "\nResources held",
+            ("resource", "by", "state"),
+            [(r["resource_ref"], "this intent" if r["mine"] else r.get("intent_id", "another tenant"), r["shown"])
+             for r in answer["resources"]["held"]],
+        ),
+        table(
+            "\nActions that may be asked for",
+            ("action", "effect", "approval", "undone by", "creates", "settled", "failed", "in doubt (ever)"),
+            [(a["action"], a["effect"], a["approval"], a["undone_by"] or a["human_gate"], a["creates"],
+              a["fared"]["settled"], a["fared"]["failed"], f"{a['fared']['in_doubt']} ({a['fared']['ever_in_doubt']})")
+             for a in answer["competence"]],
+        ),
+    )  # fmt: skip
+    print(f"\nLedger position {', '.join(f'{p}:{seq}' for p, seq in sorted(answer['position'].items()))}")
+
+
+def age(ms: int) -> str:
+    """How old something is, in its two largest units."""
+    for size, smaller in ((86_400_000, 3_600_000), (3_600_000, 60_000), (60_000, 1_000), (1_000, 1)):
+        if ms >= size:
+            whole = ms // size * size
+            return f"{duration(whole)} {duration((ms - whole) // smaller * smaller)}".removesuffix(" 0 ms")
+    return f"{ms} ms"
+
+
+def _authority(authority: dict[str, Any]) -> str:
+    who = authority["principal"]
+    if authority["open_to_all"]:
+        return "Authority: the catalogue names no principals, so any planner may ask for any action."
+    if who is None:
+        names = ", ".join(one["name"] for one in authority["planners"]) or "nobody"
+        return f"Authority: {names} may plan for it; --principal tells what one is limited to."
+    if not authority["may_plan"]:
+        return f"Authority: {who} may not plan for this intent."
+    actions = ", ".join(authority["limits"]["actions"]) or "every action"
+    return f"Authority: {who} may ask for {actions}."
+
+
+def _budgets(budgets: dict[str, Any]) -> str:
+    granted = budgets["granted"]
+    spent = ", ".join(f"{name.lower()} {cost:g}" for name, cost in budgets["spent"].items()) or "nothing"
+    shares = "none granted"
+    if granted is not None:
+        names = ("exploration", "verification", "reconciliation")
+        shares = ", ".join(f"{name} {granted[name]:.0%}" for name in names)
+    left = f"; {budgets['left']:g} left" if budgets["left"] is not None else ""
+    return f"Budgets: {shares}. Spent: {spent}{left}."
+
+
+def _seen(observation: dict[str, Any] | None) -> str:
+    return "" if observation is None else f"{observation['finding']} by {observation['source']}"
+
+
+def _plan(plan: dict[str, Any] | None) -> Iterator[Any]:
+    if plan is None:
+        yield "\nNo plan is in force."
+        return
+    yield table(
+        f"\nPlan {escaped(plan['plan_id'])}, {plan['shown']}",
+        ("step", "state", "action", "on"),
+        [(step["step_id"], step["shown"], step["action"], step["business_key"]) for step in plan["steps"]],
+    )
+
+
+def _troubles(answer: dict[str, Any]) -> Iterator[Any]:
+    rows = [
+        (age(one["age_ms"]), "IN DOUBT", one["subject_id"], one["task"] or one["cause"]) for one in answer["in_doubt"]
+    ]
+    rows += [(age(one["age_ms"]), "ORPHANED", one["subject_id"], one["suggested_action"]) for one in answer["orphans"]]
+    if rows:
+        yield table("\nIn doubt or orphaned", ("for", "state", "subject", "what to do"), rows)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from joingate_projections import lineage
+from joingate_projections import context, lineage
 from joingate_projections.store import View
 from joingate_projections.tables import Row
 
@@ -51,6 +51,11 @@ def _lineage(view: View, asked: Asked) -> Row | None:
     return lineage.lineage(view, asked.subject, asked.options.get("intent"))
 
 
+def _context(view: View, asked: Asked) -> Row | None:
+    return context.context(view, asked.subject, asked.options.get("principal"), asked.now)
+
+
+_NO_INTENT = "There is no intent {subject!r}. It may not be decided yet, or the id is wrong."
 QUESTIONS: dict[str, Question] = {
     "lineage": Question(
         "From an id of any kind up to the intent that justifies it, and down to effects and verifications.",
@@ -59,6 +64,14 @@ QUESTIONS: dict[str, Question] = {
         missing="Nothing in the lineage has the id {subject!r}: no intent, goal, commitment, task, plan in force, "
         "operation, attempt (<operation id>#<n>) or external id. It may not be decided yet, or the id is wrong.",
         options={"intent": Option("Only this intent's: for goals, tasks and plans, whose ids are their intent's own.")},
+    ),
+    "context": Question(
+        "What a planner needs before it plans: intent, goals, open commitments, resources, budgets, authority, and "
+        "which actions it may ask for, with how those have fared.",
+        _context,
+        subject="intent_id",
+        missing=_NO_INTENT,
+        options={"principal": Option("For whom: limits and actions are this principal's.")},
     ),
 }
 """Every question by its name, which is also its path below /v1."""

@@ -13,11 +13,14 @@ import uvicorn
 
 from joingate_processors.forensics.play import Player
 from joingate_processors.forensics.trace import read_trace
+from joingate_producers import Connection, MemoryBroker, NotKnown, Planner, Unreachable
+from joingate_producers.verdict import verdict_of
 from joingate_projections.api import create_app
 from joingate_projections.fold import fold
 from joingate_projections.reader import StoreReader
 from joingate_projections.store import Position, ProjectionStore
 from joingate_schemas.catalogue_file import builtin_catalogue
+from joingate_schemas.decisions import Decision
 
 from .conftest import Joingate, wait_until
 
@@ -116,3 +119,58 @@ def test_a_question_without_an_answer_is_a_sentence(ask: Joingate) -> None:
     assert (unknown.code, "Nothing in the lineage has the id 'nobody'" in unknown.sentence) == (1, True)
     early = ask("lineage", INTENT, "--at-least", "0:99")
     assert (early.code, "not yet to 99" in early.sentence) == (1, True)
+
+
+def test_the_context_for_people_has_everything_that_a_planner_goes_by(ask: Joingate) -> None:
+    """Goals, plan, commitments, holdings and actions, and the position that it is true at."""
+    said = ask("context", INTENT)
+    assert said.code == 0, said.err
+    for words in (
+        f"{INTENT}, version 1, ACTIVE COMMITMENT: deploy 4.2",
+        "names no principals, so any planner may ask",
+        "capacity  ACTIVE COMMITMENT  a window is ours",
+        "Plan p1, EXECUTING",
+        "Open commitments: 1",
+        "window:w1  this intent",
+        "reserve_window",
+        f"Ledger position 0:{len(LINES) + 1}",
+    ):
+        assert words in said.out
+    (told,) = ask("context", INTENT, "--json", "--principal", "ada").objects
+    assert told["authority"]["principal"] == "ada"
+
+
+def test_the_sdk_asks_for_it_too(api_url: str) -> None:
+    """In the planner's own name; what is not known, not reached or not there is an error of its own kind."""
+    with Connection(wire=MemoryBroker(), principal="ada", api_url=api_url) as connection:
+        planner = Planner(connection)
+        context = planner.context(INTENT)
+        assert (context["intent"]["version"], context["authority"]["principal"]) == (1, "ada")
+        assert [one["status"] for one in context["commitments"]] == ["ACTIVE"]
+        with pytest.raises(NotKnown, match="There is no intent 'acme/none'"):
+            planner.context("acme/none")
+    with (
+        Connection(wire=MemoryBroker(), api_url="http://127.0.0.1:9") as connection,
+        pytest.raises(Unreachable, match=r"The API at http://127\.0\.0\.1:9 does not answer"),
+    ):
+        Planner(connection).context(INTENT)
+
+
+def test_the_sdk_reads_its_own_writes(api_url: str) -> None:
+    """A context that must hold a verdict's decision says so when it does not yet."""
+    decision = decision_at(99)
+    with Connection(wire=MemoryBroker(), api_url=api_url) as connection:
+        early = verdict_of(decision, 0, 98)
+        with pytest.raises(Unreachable, match="not yet to 99"):
+            Planner(connection).context(INTENT, at_least=early)
+        held = verdict_of(decision_at(2), 0, 1)
+        assert Planner(connection).context(INTENT, at_least=held)["position"]["0"] >= 2
+
+
+def decision_at(seq: int) -> Decision:
+    """Some decision at this place."""
+    return Decision(
+        seq=seq, epoch=1, decided_at=1, topic="proposals", offset=seq, appended_at=1, claim_type="Plan", claim_id="c",
+        intent_id=INTENT, principal="ada", claim=b"", verdict="ACCEPTED", reason="OK", detail="", subject_id="",
+        status="", refers_to=0, facts=[], previous=b"",
+    )  # fmt: skip

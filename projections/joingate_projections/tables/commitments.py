@@ -1,6 +1,18 @@
 """The table of commitments: what each fact does to a commitment's row, its intent's counts and the doubts."""
 
-from joingate_projections.tables import At, Row, Rows, goals, incidents, joined, kept, lineage, operations, shown
+from joingate_projections.tables import (
+    At,
+    Row,
+    Rows,
+    goals,
+    incidents,
+    joined,
+    kept,
+    levels,
+    lineage,
+    operations,
+    shown,
+)
 from joingate_projections.tables.intents import add_to_intent
 from joingate_schemas.facts import TERMINAL_COMMITMENT, CommitmentChanged, CommitmentProposed, DispositionDecided
 
@@ -15,6 +27,7 @@ def proposed(rows: Rows, fact: CommitmentProposed, at: At) -> None:
         "cause": "",
         "evidence": [],
         "breached": False,
+        "obliged": False,
         "disposition": None,
         "observation": None,
         "in_doubt_since": None,
@@ -78,6 +91,11 @@ def put(rows: Rows, old: Row | None, new: Row, at: At) -> None:
         new["in_doubt_since"] = at.time
     elif not doubted:
         new["in_doubt_since"] = None
+    levels.commitment_moved(rows, old, new, at)
+    in_force = new["status"] not in TERMINAL_COMMITMENT and new["status"] not in ("PROPOSED", "PENDING_CONDITION")
+    new["holds"] = new["resource_refs"] if in_force else []
+    new["open_since"] = None if new["status"] in TERMINAL_COMMITMENT else new["created_at"]
+    new["breached_since"] = new["since"] if new["status"] == "BREACHED" else None
     new["shown"] = shown.of_commitment(new)
     rows.put("commitments", new["commitment_id"], new)
     before, after = _counts(old), _counts(new)

@@ -1,6 +1,6 @@
 """The table of operations: what each fact does to an operation's row, its step, its intent's counts and the doubts."""
 
-from joingate_projections.tables import At, Row, Rows, goals, incidents, joined, kept, lineage, shown
+from joingate_projections.tables import At, Row, Rows, goals, incidents, joined, kept, levels, lineage, shown
 from joingate_projections.tables.intents import add_to_intent, change_step, lead_slot
 from joingate_schemas.facts import (
     OPEN_OPERATION,
@@ -39,6 +39,7 @@ def opened(rows: Rows, fact: OperationOpened, at: At) -> None:
         "permits": 0,
         "permit_worker": "",
         "permit_until": None,
+        "acting_since": at.time if fact.status == "SUBMITTED" else None,
         "external_id": "",
         "evidence": [],
         "result": "",
@@ -68,7 +69,8 @@ def opened(rows: Rows, fact: OperationOpened, at: At) -> None:
 
 def ready(rows: Rows, fact: OperationReady, at: At) -> None:
     """What it waited for is there."""
-    _change(rows, fact.operation_id, {"status": fact.status, **_timer(fact)}, at)
+    acting = {"acting_since": at.time} if fact.status == "SUBMITTED" else {}
+    _change(rows, fact.operation_id, {"status": fact.status, **acting, **_timer(fact)}, at)
 
 
 def attempt_started(rows: Rows, fact: AttemptStarted, at: At) -> None:
@@ -86,6 +88,7 @@ def permitted(rows: Rows, fact: PermitIssued, at: At) -> None:
             "permits": old["permits"] + 1,
             "permit_worker": fact.worker,
             "permit_until": fact.valid_until,
+            "acting_since": at.time,
             **_timer(fact),
         }
         _change(rows, fact.operation_id, change, at)
@@ -106,6 +109,8 @@ def settled(rows: Rows, fact: OperationSettled, at: At) -> None:
             "task": "",
             **_WAITS_FOR_NOTHING,
         }
+        if old["settled_attempt"] is None:  # Settled anew after a doubt, it was known before.
+            levels.effect_detected(rows, old, at)
         effect = lineage.effect_known(rows, fact.operation_id, fact.attempt, fact.external_id, at, stray=False)
         if fact.source in _BY_OTHERS:
             lineage.verified(rows, effect, "PRESENT", fact.source, fact.evidence, at)
@@ -186,6 +191,8 @@ def effect_recorded(rows: Rows, fact: EffectRecorded, at: At) -> None:
             "stray": fact.stray,
             "at": at.time,
         }
+        if fact.stray:
+            levels.effect_detected(rows, old, at)
         # An id that became known later names the effect that is known already.
         if fact.stray or old["status"] != "SETTLED" or old["external_id"]:
             lineage.effect_known(rows, fact.operation_id, fact.attempt, fact.external_id, at, stray=fact.stray)
@@ -253,6 +260,7 @@ def put(rows: Rows, old: Row | None, new: Row, at: At) -> None:
         new["in_doubt_since"] = at.time
     elif not doubted:
         new["in_doubt_since"] = None
+    levels.operation_moved(rows, old, new, at)
     new["shown"] = shown.of_operation(new)
     rows.put("operations", new["operation_id"], new)
     before, after = _counts(old), _counts(new)

@@ -4,7 +4,7 @@
 operation whose effect was suspected before its dispatch, is marked from its first row on.
 """
 
-from joingate_projections.tables import At, Row, Rows, commitments, joined, operations
+from joingate_projections.tables import At, Row, Rows, commitments, joined, levels, operations
 from joingate_projections.tables.intents import put_intent, put_plan
 from joingate_schemas.facts import OrphanCleared, OrphanRaised
 
@@ -17,6 +17,7 @@ def raised(rows: Rows, fact: OrphanRaised, at: At) -> None:
         row |= {"since": old["since"], "created_at": old["created_at"], "first": old["first"]}
     rows.put("orphans", fact.orphan_id, row)
     if old is None:
+        levels.found(rows, f"ORPHANED {fact.kind}", at)
         _mark(rows, row, at, raised=True)
 
 
