@@ -7,6 +7,7 @@ import typer
 
 from joingate.cli.output import Json, duration, escaped, moment, print_json, show, table
 from joingate.cli.reading import Api
+from joingate.faults import FAILED
 
 Intent = Annotated[str | None, typer.Option("--intent", help="Only this intent's.")]
 AtLeast = Annotated[
@@ -16,7 +17,7 @@ AtLeast = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this room."""
-    for command in (lineage, context):
+    for command in (lineage, context, levels):
         app.command()(command)
 
 
@@ -212,3 +213,75 @@ def _troubles(answer: dict[str, Any]) -> Iterator[Any]:
     rows += [(age(one["age_ms"]), "ORPHANED", one["subject_id"], one["suggested_action"]) for one in answer["orphans"]]
     if rows:
         yield table("\nIn doubt or orphaned", ("for", "state", "subject", "what to do"), rows)
+
+
+def levels(at_least: AtLeast = None, api: Api = None, json: Json = False) -> None:
+    """Show service levels: what is open and how old, how long things take, who found what, and each objective's burn.
+
+    Exit code 1 if an objective is not met.
+    """
+    answer = asked(api, "service-levels", at_least=at_least)
+    if json:
+        print_json(answer)
+    else:
+        _show_levels(answer)
+    if any(one["met"] is False for one in answer["objectives"]):
+        raise typer.Exit(FAILED)
+
+
+def _show_levels(answer: dict[str, Any]) -> None:
+    commitments, breaches, known = answer["commitments"], answer["breaches"], answer["found"]
+    oldest = commitments["age_ms"]["oldest"]
+    rate = f"{breaches['rate']:.2%}" if breaches["rate"] is not None else "none was due yet"
+    print(
+        f"Commitments: {commitments['active']} active, {commitments['orphaned']} orphaned, "
+        f"{commitments['stale_intent']} of an intent that has moved on"
+        + (f", the oldest open for {age(oldest)}" if oldest is not None else "")
+    )
+    print(f"Breached: {breaches['breached']} of {breaches['obliged']} ({rate})")
+    print(f"In doubt: {answer['unknown']['operations']} operations, {answer['unknown']['commitments']} commitments")
+    print(f"Trouble found: {known['by_us']} by us, {known['by_people']} by people who told us")
+    duplicates, stale = answer["duplicates_prevented"], answer["stale"]
+    print(f"Duplicates prevented: {duplicates['total']}. Asked for a state that had moved on: {stale['total']}")
+    show(
+        table(
+            "\nObjectives",
+            ("objective", "promise", "so far", "missed", "burn", ""),
+            [(one["name"], _promise(one), _share(one["achieved"]), f"{one['missed']} of {one['total']}",
+              "" if one["burn"] is None else f"{one['burn']:.2f}", _met(one["met"])) for one in answer["objectives"]],
+        ),
+        table(
+            "\nLatencies",
+            ("of", "how many", "mean", "half under", "99 % under", "pending", "oldest pending"),
+            [(name, one["count"], _ago(one["mean_ms"]), _under(one, "p50_ms_max"), _under(one, "p99_ms_max"),
+              answer["pending"].get(name, {}).get("count"), _ago(answer["pending"].get(name, {}).get("oldest_ms")))
+             for name, one in answer["latencies"].items()],
+        ),
+    )  # fmt: skip
+
+
+def _promise(objective: dict[str, Any]) -> str:
+    of = f" of {objective['obligation']}" if objective["obligation"] else ""
+    return (
+        f"{_share(objective['share'])} of each {objective['measure'].lower()}{of} within "
+        f"{duration(objective['within_ms'])}, over {duration(objective['window_ms'])}"
+    )
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.6g} %"
+
+
+def _met(met: bool | None) -> str:
+    return "nothing to go by" if met is None else "met" if met else "NOT MET"
+
+
+def _ago(ms: int | None) -> str:
+    return "" if ms is None else age(ms)
+
+
+def _under(latency: dict[str, Any], quantile: str) -> str:
+    if not latency["count"]:
+        return ""
+    bound = latency[quantile]
+    return "more than a week" if bound is None else duration(bound)

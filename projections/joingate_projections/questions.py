@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from joingate_projections import context, lineage
+from joingate_projections import context, levels, lineage
 from joingate_projections.store import View
 from joingate_projections.tables import Row
 
@@ -55,6 +55,10 @@ def _context(view: View, asked: Asked) -> Row | None:
     return context.context(view, asked.subject, asked.options.get("principal"), asked.now)
 
 
+def _levels(view: View, asked: Asked) -> Row | None:
+    return levels.levels(view, asked.now)
+
+
 _NO_INTENT = "There is no intent {subject!r}. It may not be decided yet, or the id is wrong."
 QUESTIONS: dict[str, Question] = {
     "lineage": Question(
@@ -72,6 +76,10 @@ QUESTIONS: dict[str, Question] = {
         subject="intent_id",
         missing=_NO_INTENT,
         options={"principal": Option("For whom: limits and actions are this principal's.")},
+    ),
+    "service-levels": Question(
+        "What is open and how old, breaches, latencies, who found what, and how each declared objective stands.",
+        _levels,
     ),
 }
 """Every question by its name, which is also its path below /v1."""

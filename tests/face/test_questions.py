@@ -174,3 +174,20 @@ def decision_at(seq: int) -> Decision:
         intent_id=INTENT, principal="ada", claim=b"", verdict="ACCEPTED", reason="OK", detail="", subject_id="",
         status="", refers_to=0, facts=[], previous=b"",
     )  # fmt: skip
+
+
+def test_levels_tell_objectives_latencies_and_who_found_what(ask: Joingate) -> None:
+    """For people as tables, for machines as one object; exit code 0 as long as no objective is missed."""
+    said = ask("levels")
+    assert said.code == 0, said.err
+    for words in (
+        "Commitments: 1 active, 0 orphaned, 0 of an intent that has moved on",
+        "Breached: 0 of 1 (0.00%)",
+        "Trouble found: 0 by us, 0 by people who told us",
+        "99.99 % of each release within 1 min, over 30 d",
+        "nothing to go by",
+        "detection",
+    ):
+        assert words in said.out
+    (told,) = ask("levels", "--json").objects
+    assert told["latencies"]["detection"]["count"] == 1
