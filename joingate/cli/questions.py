@@ -17,7 +17,7 @@ AtLeast = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this room."""
-    for command in (lineage, context, levels):
+    for command in (lineage, context, compare, levels):
         app.command()(command)
 
 
@@ -213,6 +213,54 @@ def _troubles(answer: dict[str, Any]) -> Iterator[Any]:
     rows += [(age(one["age_ms"]), "ORPHANED", one["subject_id"], one["suggested_action"]) for one in answer["orphans"]]
     if rows:
         yield table("\nIn doubt or orphaned", ("for", "state", "subject", "what to do"), rows)
+
+
+def compare(
+    intent: Annotated[str, typer.Argument(metavar="INTENT", help="The intent whose plans are compared.")],
+    at_least: AtLeast = None,
+    api: Api = None,
+    json: Json = False,
+) -> None:
+    """Compare the plans of an intent by what each would commit to, the lightest first."""
+    answer = asked(api, "compare", intent, at_least=at_least)
+    if json:
+        print_json(answer)
+        return
+    show(
+        table(
+            f"Plans of {escaped(answer['intent']['intent_id'])}, version {answer['intent']['version']}",
+            ("plan", "state", "commitments", "irreversible", "only people could tell", "exclusive", "approvals",
+             "promises", "an idle hour", "cost"),
+            [_compared(plan) for plan in answer["plans"]],
+        )
+    )  # fmt: skip
+    for plan in answer["plans"]:
+        if plan["burden"] is not None and plan["burden"]["unknown"]:
+            print(
+                f"{plan['plan_id']} has steps of actions that the catalogue does not know: {plan['burden']['unknown']}"
+            )
+        if plan["burden"] is not None and not plan["recorded"]:
+            print(f"{plan['plan_id']} is of an older ledger: its burden is reckoned by the catalogue in force now")
+    if answer["lightest"] is not None:
+        print(f"Lightest: {answer['lightest']}")
+    held = answer["held"]
+    print(
+        f"Held now: {held['commitments']} commitments, {held['idle_cost_per_hour']:g} an hour while idle, "
+        f"{held['idle_cost_so_far']:.4g} so far"
+    )
+
+
+def _compared(plan: dict[str, Any]) -> tuple[object, ...]:
+    burden = plan["burden"]
+    name = plan["plan_id"] if plan["in_the_running"] else f"({plan['plan_id']})"
+    if burden is None:
+        return (name, plan["shown"], "not known", "", "", "", "", "", "", "")
+    made = ", ".join(f"{count} {of}" for of, count in burden["by_class"].items()) or "none"
+    reused = f", {burden['reused']} reused" if burden["reused"] else ""
+    return (
+        name, f"{plan['status']} {plan['shown']}", made + reused, burden["irreversible"], burden["doubtful"],
+        burden["exclusive"], burden["approvals"], burden["promises"], f"{burden['idle_cost']:g}", f"{burden['cost']:g}",
+    )  # fmt: skip
 
 
 def levels(at_least: AtLeast = None, api: Api = None, json: Json = False) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from joingate_projections import context, levels, lineage
+from joingate_projections import compare, context, levels, lineage
 from joingate_projections.store import View
 from joingate_projections.tables import Row
 
@@ -59,6 +59,10 @@ def _levels(view: View, asked: Asked) -> Row | None:
     return levels.levels(view, asked.now)
 
 
+def _compare(view: View, asked: Asked) -> Row | None:
+    return compare.compare(view, asked.subject, asked.now)
+
+
 _NO_INTENT = "There is no intent {subject!r}. It may not be decided yet, or the id is wrong."
 QUESTIONS: dict[str, Question] = {
     "lineage": Question(
@@ -76,6 +80,13 @@ QUESTIONS: dict[str, Question] = {
         subject="intent_id",
         missing=_NO_INTENT,
         options={"principal": Option("For whom: limits and actions are this principal's.")},
+    ),
+    "compare": Question(
+        "The plans of an intent compared by burden: commitments by how they may end, human attention, exclusive "
+        "resources, irreversible steps, idle-hold cost; the lightest first.",
+        _compare,
+        subject="intent_id",
+        missing=_NO_INTENT,
     ),
     "service-levels": Question(
         "What is open and how old, breaches, latencies, who found what, and how each declared objective stands.",

@@ -37,7 +37,9 @@ LINES: list[dict[str, Any]] = [
         {"goal_id": "capacity", "acceptance": "a window is ours", "parent_goal_id": "live"},
     ]},
     {"as": "planner", "type": "Plan", "intent_version": 1, "plan_id": "p1", "steps": STEPS},
-    {"as": "planner", "type": "Plan", "intent_version": 1, "plan_id": "p2", "adopt": False, "steps": STEPS[1:]},
+    {"as": "planner", "type": "Plan", "intent_version": 1, "plan_id": "p2", "adopt": False, "steps": [
+        {"step_id": "check", "action": "run_check", "business_key": "migration"},
+    ]},
     {"as": "planner", "type": "Dispatch", "intent_version": 1, "plan_id": "p1", "step_id": "window"},
     {"as": "executor", "type": "Prepared", "step": "window", "executor": "cloud", "worker": "w1"},
     {"as": "executor", "type": "Commit", "step": "window", "external_id": "hold-1", "evidence": ["cloud:hold-1"]},
@@ -51,7 +53,7 @@ def api_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An API over what these lines led to."""
     lines = [json.dumps({**line, "intent_id": INTENT}) for line in LINES]
     player = Player(read_trace(lines), builtin_catalogue())
-    player.play()
+    assert {one["verdict"] for one in player.play().decisions} == {"ACCEPTED"}
     with ProjectionStore.open(tmp_path_factory.mktemp("projections")) as store:
         batch = store.batch()
         for seq, value in enumerate(player.simulator.ledger, 1):
@@ -191,3 +193,16 @@ def test_levels_tell_objectives_latencies_and_who_found_what(ask: Joingate) -> N
         assert words in said.out
     (told,) = ask("levels", "--json").objects
     assert told["latencies"]["detection"]["count"] == 1
+
+
+def test_plans_are_compared_for_people_and_for_machines(ask: Joingate) -> None:
+    """A line a plan, the lightest named, and what is held now."""
+    said = ask("compare", INTENT)
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert [line.split()[0] for line in lines if "PLAN" in line or "EXECUTING" in line] == ["p2", "p1"]
+    assert "1 RELEASABLE" in said.out
+    assert "Lightest: p2" in lines
+    assert "Held now: 1 commitments, 1 an hour while idle, 0 so far" in lines
+    (told,) = ask("compare", INTENT, "--json").objects
+    assert [plan["commitments_made"] for plan in told["plans"]] == [0, 1]

@@ -40,13 +40,13 @@ class Life:
     def __init__(self, rows: Rows, commitment_id: str = "c1", of: str = "hold") -> None:
         self.rows = rows
         self.row: Row | None = None
-        self.fixed = {"commitment_id": commitment_id, "obligation_type": of}
+        self.fixed = {"commitment_id": commitment_id, "obligation_type": of, "owner_id": "ada"}
 
-    def to(self, status: CommitmentStatus, at_ms: int, by: str = "Observe") -> Life:
+    def to(self, status: CommitmentStatus, at_ms: int, by: str = "Observe", **fields: str) -> Life:
         """Its next status."""
         breached = self.row is not None and (self.row["breached"] or self.row["status"] == "BREACHED")
-        obliged = self.row is not None and self.row["obliged"]
-        new = {**self.fixed, "status": status, "breached": breached, "obliged": obliged}
+        obliged = self.row["obliged_since"] if self.row is not None else None
+        new = {**self.fixed, "status": status, "breached": breached, "obliged_since": obliged, **fields}
         commitment_moved(self.rows, self.row, new, At(0, 1, at_ms, by))
         self.row = new
         return self
@@ -124,6 +124,15 @@ def test_a_latency_lasts_from_the_wish_to_the_evidence(
     }  # fmt: skip
 
 
+def test_a_transfer_within_our_books_ends_with_its_new_owner(rows: MemoryRows, open_store: ProjectionStore) -> None:
+    """It goes on as it was, under another; back to the same owner is no transfer."""
+    taken = Life(rows).to("ACTIVE", 0).to("TRANSFER_PENDING", 1_000)
+    taken.to("TRANSFER_PENDING", 4_000, owner_id="bob").to("ACTIVE", 4_000, owner_id="bob")
+    Life(rows, "c2").to("ACTIVE", 0).to("TRANSFER_PENDING", 1_000).to("ACTIVE", 5_000)
+    transfer = told(rows, open_store)["latencies"]["transfer"]
+    assert (transfer["count"], transfer["sum_ms"]) == (1, 3_000)
+
+
 def test_quantiles_are_bounds_and_never_guesses(rows: MemoryRows, open_store: ProjectionStore) -> None:
     """The bound under which so many lie; what lies above all bounds has none."""
     for number, ms in enumerate([400] * 98 + [700_000, 700_000_000]):
@@ -196,7 +205,7 @@ def test_what_is_pending_beyond_the_limit_has_missed_it_already(rows: MemoryRows
     ended = MemoryRows()
     ended.tables["pending"] = dict(rows.tables["pending"])
     life = Life(ended, "stuck")
-    life.row = {**life.fixed, "status": "RELEASE_PENDING", "breached": False, "obliged": False}
+    life.row = {**life.fixed, "status": "RELEASE_PENDING", "breached": False, "obliged_since": 0}
     life.to("RELEASED", NOW)
     batch = open_store.batch()
     batch.delete("pending", joined("RELEASE", "COMMITMENT", "stuck"))

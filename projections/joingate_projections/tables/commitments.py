@@ -27,7 +27,7 @@ def proposed(rows: Rows, fact: CommitmentProposed, at: At) -> None:
         "cause": "",
         "evidence": [],
         "breached": False,
-        "obliged": False,
+        "obliged_since": None,
         "disposition": None,
         "observation": None,
         "in_doubt_since": None,

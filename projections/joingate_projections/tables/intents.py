@@ -115,6 +115,7 @@ def plan_recorded(rows: Rows, fact: PlanRecorded, at: At) -> None:
         "ended_by": "",
         "content_digest": fact.content_digest,
         "commitments": fact.commitments,
+        "burden": fact.burden,
         "steps": len(steps),
         "steps_dispatched": sum(step["status"] != "PLANNED" for step in steps),
         "steps_joined": sum(step["joined"] for step in steps),

@@ -44,17 +44,20 @@ def finder(claim_type: str) -> Finder:
 def commitment_moved(rows: Rows, old: Row | None, new: Row, at: At) -> None:
     """Latencies and counts of a commitment's transition; `new` gets what must be remembered of it."""
     before, after = old["status"] if old is not None else "", new["status"]
+    of, subject = new["obligation_type"], ("COMMITMENT", new["commitment_id"])
+    if old is not None and old["owner_id"] != new["owner_id"]:
+        # Within our books a transfer ends with its new owner, and the commitment goes on as it was.
+        _end(rows, "TRANSFER", subject, of, at, counts=True)
     if before == after:
         return
-    of, subject = new["obligation_type"], ("COMMITMENT", new["commitment_id"])
     for measure, (begins, wanted) in _WANTED.items():
         if after == begins:
             _begin(rows, measure, subject, of, at)
         elif after not in _UNRESOLVED:
             _end(rows, measure, subject, of, at, counts=after == wanted)
     _doubted(rows, subject, of, at, now=after in shown.DOUBTED_COMMITMENT, was=before in shown.DOUBTED_COMMITMENT)
-    if after in ("ACTIVE", "BREACHED") and not new["obliged"]:
-        new["obliged"] = True
+    if after in ("ACTIVE", "BREACHED") and new["obliged_since"] is None:
+        new["obliged_since"] = at.time
         rows.count("obliged", of)
     if after == "BREACHED":
         if old is None or not old["breached"]:
