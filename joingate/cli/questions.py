@@ -46,7 +46,7 @@ def lineage(
     nodes = {one["n"]: one for one in answer["nodes"]}
     for edge in answer["relations"]:
         above, below = nodes[edge["above"]], nodes[edge["below"]]
-        print(f"{_name(above)} {edge['kind']} {_name(below)}  ({_position(edge['at'])})")
+        print(f"{name_of(above)} {edge['kind']} {name_of(below)}  ({_position(edge['at'])})")
     if answer["cut"]:
         print("… and more than fits into one answer: ask about something lower.")
 
@@ -59,7 +59,7 @@ def _trees(answer: dict[str, Any]) -> Iterator[Any]:
     at = {edge["below"]: edge["at"] for edge in answer["edges"]}
     path: list[Tree] = []
     for depth, node, kind in tree_of(answer):
-        text = f"[bold]{escaped(_name(node))}[/]" if node["n"] in answer["subjects"] else escaped(_name(node))
+        text = f"[bold]{escaped(name_of(node))}[/]" if node["n"] in answer["subjects"] else escaped(name_of(node))
         said = [f"[dim]{escaped(kind)}[/]" if kind == "UNDONE_BY" else "", text, escaped(_about(node))]
         said.append(f"[dim]({_position(at[node['n']])})[/]" if node["n"] in at else "")
         label = " ".join(one for one in said if one)
@@ -70,7 +70,7 @@ def _trees(answer: dict[str, Any]) -> Iterator[Any]:
             path = [*path[:depth], path[depth - 1].add(label)]
 
 
-def _name(node: dict[str, Any]) -> str:
+def name_of(node: dict[str, Any]) -> str:
     """A node in a word or two: its kind, and what its people call it."""
     match node["kind"]:
         case "ATTEMPT":
@@ -207,10 +207,15 @@ def _plan(plan: dict[str, Any] | None) -> Iterator[Any]:
 
 
 def _troubles(answer: dict[str, Any]) -> Iterator[Any]:
+    from joingate_projections.tables import shown
+
     rows = [
-        (age(one["age_ms"]), "IN DOUBT", one["subject_id"], one["task"] or one["cause"]) for one in answer["in_doubt"]
+        (age(one["age_ms"]), shown.IN_DOUBT, one["subject_id"], one["task"] or one["cause"])
+        for one in answer["in_doubt"]
     ]
-    rows += [(age(one["age_ms"]), "ORPHANED", one["subject_id"], one["suggested_action"]) for one in answer["orphans"]]
+    rows += [
+        (age(one["age_ms"]), shown.ORPHANED, one["subject_id"], one["suggested_action"]) for one in answer["orphans"]
+    ]
     if rows:
         yield table("\nIn doubt or orphaned", ("for", "state", "subject", "what to do"), rows)
 

@@ -23,9 +23,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from joingate_projections.errors import BadQuestion, NotFound, ReadError
 from joingate_projections.metrics import Metrics
+from joingate_projections.paging import LIMIT_DEFAULT, LIMIT_MAX, TIMES, bounds_of
 from joingate_projections.questions import QUESTIONS, Question
-from joingate_projections.reader import LIMIT_DEFAULT, LIMIT_MAX, BadQuestion, NotFound, ReadError, StoreReader
+from joingate_projections.reader import StoreReader
 from joingate_projections.store import StoreError
 from joingate_projections.tables import TABLES, Row
 
@@ -47,6 +49,8 @@ _ALIASES = {
     "owner": "owner_id",
     "type": "obligation_type",
     "resource": "resource_refs",
+    "due_after": "due_at_after",
+    "due_before": "due_at_before",
     "subject": "subject_id",
     "claim": "mentions",
     "mentions": "mentions",
@@ -240,7 +244,7 @@ def _waiter(reader: StoreReader, seconds_max: float) -> Callable[..., Awaitable[
 
 def _add_table(app: FastAPI, reader: StoreReader, table: str, description: str, waiting: Any) -> None:
     path = f"/v1/{table.replace('_', '-')}"
-    fields = [field for field in TABLES[table].indexes if not field.endswith("_at") and field != "since"]
+    fields = [field for field in TABLES[table].indexes if field not in TIMES]
     names = sorted({alias for alias, field in _ALIASES.items() if field in fields} | set(fields) - {"mentions"})
     if table == "decisions":
         names = sorted({*names, "intent"})
@@ -248,6 +252,11 @@ def _add_table(app: FastAPI, reader: StoreReader, table: str, description: str, 
         {"name": name, "in": "query", "required": False, "schema": {"type": "string"}, "description": f"Only {name}."}
         for name in names
     ]
+    filters += [
+        {"name": name, "in": "query", "required": False, "schema": {"type": "integer"}, "description":
+         "A time in milliseconds since the epoch, UTC: from it on (after), or up to it (before), ordered by it."}
+        for name in bounds_of(table)
+    ]  # fmt: skip
 
     def page(
         request: Request,
@@ -255,7 +264,7 @@ def _add_table(app: FastAPI, reader: StoreReader, table: str, description: str, 
         limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT,
         cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
         order: Annotated[
-            str | None, Query(description="A time to order by: since, due_at, deadline_at or decided_at.")
+            str | None, Query(description=f"A time to order by: {', '.join(sorted(TIMES))}, where the table has it.")
         ] = None,
         newest: Annotated[bool, Query(description="The other way round.")] = False,
     ) -> Row:
@@ -316,10 +325,9 @@ def _add_question(app: FastAPI, reader: StoreReader, name: str, question: Questi
         return _answer(response, reader.ask(name, subject, asked(request)))
 
     parameters = [
-        {"name": option, "in": "query", "required": False, "description": one.about,
-         "schema": {"type": "string"} if one.kind == "text" else {"type": "integer", "minimum": 1, "maximum": one.most}}
+        {"name": option, "in": "query", "required": False, "description": one.about, "schema": one.schema}
         for option, one in question.options.items()
-    ]  # fmt: skip
+    ]
     app.add_api_route(
         f"/v1/{name}" + ("/{subject:path}" if question.subject else ""),
         of_one if question.subject else of_all,

@@ -61,6 +61,11 @@ def lineage(view: View, subject_id: str, intent_id: str | None = None) -> Row | 
     return {"id": subject_id, **graph.answer(subjects)}
 
 
+def one(view: View, name: str) -> Row:
+    """A node as it is told."""
+    return _Graph(view).told(name)
+
+
 def ancestors(view: View, name: str) -> list[Row]:
     """What a node comes from, the outermost first, each as it is told: the lineage line of an incident."""
     graph = _Graph(view)

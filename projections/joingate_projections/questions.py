@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from joingate_projections import compare, context, levels, lineage
+from joingate_projections import compare, context, incidents, levels, lineage
+from joingate_projections.paging import LIMIT_DEFAULT, LIMIT_MAX
 from joingate_projections.store import View
 from joingate_projections.tables import Row
 
@@ -29,11 +30,22 @@ class Asked:
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a question, for whoever checks and documents it. A number lies between 1 and `most`."""
+    """One option of a question, for whoever checks and documents it.
+
+    A number lies between 1 and `most`; a text is one of `of`, if that names any.
+    """
 
     about: str
     kind: OptionKind = "text"
     most: int = 0
+    of: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Row:
+        """What it may be, for OpenAPI."""
+        if self.kind == "number":
+            return {"type": "integer", "minimum": 1, "maximum": self.most}
+        return {"type": "string", "enum": list(self.of)} if self.of else {"type": "string"}
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,14 @@ def _compare(view: View, asked: Asked) -> Row | None:
     return compare.compare(view, asked.subject, asked.now)
 
 
+def _incidents(view: View, asked: Asked) -> Row | None:
+    options = asked.options
+    limit = asked.number("limit", LIMIT_DEFAULT)
+    return incidents.incidents(
+        view, options.get("word"), options.get("intent"), limit, options.get("cursor"), asked.now
+    )
+
+
 _NO_INTENT = "There is no intent {subject!r}. It may not be decided yet, or the id is wrong."
 QUESTIONS: dict[str, Question] = {
     "lineage": Question(
@@ -80,6 +100,17 @@ QUESTIONS: dict[str, Question] = {
         subject="intent_id",
         missing=_NO_INTENT,
         options={"principal": Option("For whom: limits and actions are this principal's.")},
+    ),
+    "incidents": Question(
+        "Everything that needs somebody, oldest first: orphaned, in doubt, breached, unreadable; each with its age, "
+        "cause, suggested action and lineage.",
+        _incidents,
+        options={
+            "word": Option("Only these.", of=incidents.WORDS),
+            "intent": Option("Only this intent's."),
+            "limit": Option("How many.", "number", LIMIT_MAX),
+            "cursor": Option("`next` of the page before."),
+        },
     ),
     "compare": Question(
         "The plans of an intent compared by burden: commitments by how they may end, human attention, exclusive "

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,13 +50,12 @@ LINES: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def api_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An API over what these lines led to."""
-    lines = [json.dumps({**line, "intent_id": INTENT}) for line in LINES]
-    player = Player(read_trace(lines), builtin_catalogue())
+def served(lines: list[dict[str, Any]], folder: Path) -> Iterator[str]:
+    """The address of an API over what these lines led to."""
+    said = [json.dumps({**line, "intent_id": INTENT} if "as" in line else line) for line in lines]
+    player = Player(read_trace(said), builtin_catalogue())
     assert {one["verdict"] for one in player.play().decisions} == {"ACCEPTED"}
-    with ProjectionStore.open(tmp_path_factory.mktemp("projections")) as store:
+    with ProjectionStore.open(folder) as store:
         batch = store.batch()
         for seq, value in enumerate(player.simulator.ledger, 1):
             fold(batch, player.simulator.decisions[seq - 1], 0)
@@ -70,6 +71,12 @@ def api_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def api_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An API over `LINES`."""
+    yield from served(LINES, tmp_path_factory.mktemp("projections"))
 
 
 @pytest.fixture
@@ -206,3 +213,44 @@ def test_plans_are_compared_for_people_and_for_machines(ask: Joingate) -> None:
     assert "Held now: 1 commitments, 1 an hour while idle, 0 so far" in lines
     (told,) = ask("compare", INTENT, "--json").objects
     assert [plan["commitments_made"] for plan in told["plans"]] == [0, 1]
+
+
+def test_commitments_are_listed_by_what_they_are_filtered_by(ask: Joingate) -> None:
+    """Open ones by default, with their word; filters and bounds narrow, and JSON has the page."""
+    said = ask("commitments", "--resource", "window:w1", "--intent", INTENT)
+    assert said.code == 0, said.err
+    assert "ACTIVE COMMITMENT" in said.out
+    assert "window:w1" in said.out
+    for words in (("--status", "RELEASED"), ("--owner", "nobody"), ("--due-before", "2026-11-30T15:00Z")):
+        assert ask("commitments", *words, "--json").objects[0]["rows"] == []
+    assert len(ask("commitments", "--all", "--json").objects[0]["rows"]) == 1
+    wrong = ask("commitments", "--due-after", "soon")
+    assert (wrong.code, "'soon' is no time" in wrong.sentence) == (2, True)
+
+
+def test_without_incidents_that_is_what_is_said(ask: Joingate) -> None:
+    """In words, and as an empty page."""
+    assert ask("incidents").out == "Nothing is orphaned, in doubt, breached or unreadable.\n"
+    assert ask("incidents", "--json").objects[0]["rows"] == []
+    wrong = ask("incidents", "--word", "SAD")
+    assert (wrong.code, "is one of ORPHANED" in wrong.sentence) == (1, True)
+
+
+def test_an_incident_is_told_with_cause_age_remedy_and_lineage(joingate: Joingate, left_behind: str) -> None:
+    """As a person on duty reads it, page by page."""
+    environment = {"JOINGATE_API_URL": left_behind}
+    said = joingate("incidents", environment=environment)
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert re.match(r"(ORPHANED|IN DOUBT|BREACHED) for .+: commitment ", lines[0])
+    assert lines[2].startswith("  to do: ")
+    assert f"  comes from: intent {INTENT} > goal live > goal capacity" in lines
+    (page,) = joingate("incidents", "--limit", "1", "--json", environment=environment).objects
+    assert len(page["rows"]) == 1
+
+
+@pytest.fixture(scope="module")
+def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An API over a window whose release nobody confirmed in time."""
+    lines = [*LINES, {"as": "planner", "type": "CancelIntent"}, {"advance": "3h"}]
+    yield from served(lines, tmp_path_factory.mktemp("left-behind"))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from joingate_projections.reader import NotFound, StoreReader
+from joingate_projections.errors import NotFound
+from joingate_projections.reader import StoreReader
 from joingate_projections.store import ProjectionStore
 from joingate_projections.tables import Row
 

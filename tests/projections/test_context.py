@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from joingate_projections.context import _fared
-from joingate_projections.reader import NotFound, StoreReader
+from joingate_projections.errors import NotFound
+from joingate_projections.reader import StoreReader
 from joingate_projections.store import ProjectionStore
 from joingate_projections.tables import Row
 from joingate_schemas.catalogue_file import catalogue_from_text

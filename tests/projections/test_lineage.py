@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from joingate_projections.errors import BadQuestion, NotFound
 from joingate_projections.lineage import NODES_MAX, ancestors, tree_of
-from joingate_projections.reader import BadQuestion, NotFound, StoreReader
+from joingate_projections.reader import StoreReader
 from joingate_projections.store import ProjectionStore
 from joingate_projections.tables import Row
 from joingate_projections.tables.lineage import node
