@@ -31,7 +31,8 @@ from joingate.scenarios.stage import Expectation, SceneFailed, Stage
 from joingate.settings import Settings, exports, find_catalogue
 from joingate.show import Show, make_show
 from joingate_producers import Connection, JoinGateError
-from joingate_projections.reader import HttpReader, ReadError
+from joingate_projections.errors import ReadError
+from joingate_projections.reader import HttpReader
 
 READY_S_MAX = 60.0
 KILLED = 130

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from joingate.cli import catalogues, quarantines, reading, scenes, serving, topics, tracing
+from joingate.cli import catalogues, lists, quarantines, questions, reading, scenes, serving, topics, tracing
 from joingate.faults import FAILED, MALFORMED, FaceError
 
 INTERRUPTED = 130
@@ -34,7 +34,7 @@ _SENTENCES: dict[str, int] = {
     "joingate_processors.forensics.trace.TraceError": MALFORMED,
     "joingate_processors.reconciler.run.Stuck": FAILED,
     "joingate_processors.reconciler.security.Unsupported": MALFORMED,
-    "joingate_projections.reader.ReadError": FAILED,
+    "joingate_projections.errors.ReadError": FAILED,
     "joingate_projections.store.StoreError": FAILED,
     "joingate_projections.worker.ProjectionError": FAILED,
     "joingate_schemas.canary.CanaryFailed": FAILED,
@@ -138,7 +138,7 @@ def face(
     """Read by `Face.main`, which meets the errors; declared here so that --help tells of it."""
 
 
-for room in (serving, topics, tracing, scenes, reading, quarantines, catalogues):
+for room in (serving, topics, tracing, scenes, reading, questions, lists, quarantines, catalogues):
     room.add_to(app)
 
 

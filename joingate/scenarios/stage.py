@@ -13,7 +13,8 @@ import httpx
 
 from joingate.sample.client import BankClient
 from joingate_producers import Connection, PendingVerdict, Planner, Verdict
-from joingate_projections.reader import HttpReader, NotFound
+from joingate_projections.errors import NotFound
+from joingate_projections.reader import HttpReader
 
 T = TypeVar("T")
 

@@ -16,12 +16,14 @@ A claim is checked here, sent once however often it is repeated, and answered by
 from joingate_producers.checking import goal, step
 from joingate_producers.commands import CommandStream, Received
 from joingate_producers.connection import Connection, OutboxChoice
+from joingate_producers.context import PlannerContext
 from joingate_producers.errors import (
     ClaimRefused,
     ConnectionClosed,
     InvalidClaim,
     JoinGateError,
     LedgerBroken,
+    NotKnown,
     OutboxBroken,
     OutboxFull,
     OutboxInUse,
@@ -54,6 +56,7 @@ __all__ = [
     "JoinGateError",
     "LedgerBroken",
     "MemoryBroker",
+    "NotKnown",
     "NotSent",
     "Observer",
     "Operator",
@@ -64,6 +67,7 @@ __all__ = [
     "Outcome",
     "PendingVerdict",
     "Planner",
+    "PlannerContext",
     "Received",
     "Refused",
     "Settings",

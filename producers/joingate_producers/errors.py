@@ -2,7 +2,8 @@
 
 JoinGateError
 ├── InvalidClaim      the claim is malformed; nothing was stored or sent
-├── Unreachable       broker or topic can't be asked now; trying again can help
+├── Unreachable       broker, topic or read side can't be asked now; trying again can help
+├── NotKnown          the read side knows nothing by this id, or not yet
 ├── VerdictTimeout    no verdict yet: the claim is STILL PENDING, and can be waited for again
 ├── Undelivered       the broker refuses to take the claim (no such topic, no right to write)
 ├── ClaimRefused      the gate said no; raised only by `Verdict.demand`
@@ -35,7 +36,11 @@ class InvalidClaim(JoinGateError):
 
 
 class Unreachable(JoinGateError):
-    """Broker, topic or registry can't be asked now. Trying again can help."""
+    """Broker, topic, registry or read side can't be asked now. Trying again can help."""
+
+
+class NotKnown(JoinGateError):
+    """The read side knows nothing by the id that was asked for: it may not be decided yet, or the id is wrong."""
 
 
 class VerdictTimeout(JoinGateError):

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from joingate_producers.client import ReconciliationClient
+from joingate_producers.context import PlannerContext, read_context
+from joingate_producers.verdict import Verdict
 from joingate_producers.verdicts import PendingVerdict
 from joingate_schemas.claims import (
     Abort,
@@ -30,6 +32,20 @@ class Planner(ReconciliationClient):
 
     topic: ClassVar[str] = "proposals"
     durable: ClassVar[frozenset[str]] = frozenset({"CancelIntent", "Abort", "Release"})
+
+    # --- before planning ---------------------------------------------------------------------------------------------
+
+    def context(
+        self, intent_id: str, *, at_least: Verdict | None = None, timeout_s: float | None = None
+    ) -> PlannerContext:
+        """What there is to know before planning, for this principal; asked of the read side (`api_url`).
+
+        `at_least`: the answer holds this verdict's decision already. Raises NotKnown if there is no such intent (yet),
+        and Unreachable when the read side does not answer, or is not that far yet: trying again can help.
+        """
+        settings = self.connection.settings
+        limit_s = settings.request_timeout_s if timeout_s is None else timeout_s
+        return read_context(settings.api_url, intent_id, self.principal, at_least, limit_s)
 
     # --- intents and plans -------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ ENVIRONMENT: dict[str, str] = {
     "principal": "JOINGATE_PRINCIPAL",
     "client_id": "JOINGATE_CLIENT_ID",
     "state_dir": "JOINGATE_STATE_DIR",
+    "api_url": "JOINGATE_API_URL",
 }
 
 
@@ -48,6 +49,8 @@ class Settings(BaseModel):
     request_timeout_s: float = Field(default=5.0, gt=0)
     delivery_timeout_s: float = Field(default=0.0, ge=0)
     in_flight_max: int = Field(default=10_000, ge=1)
+    # Where the read side answers, for what is asked of it and not of the broker.
+    api_url: str = "http://127.0.0.1:8080"
     outbox_claims_max: int = Field(default=10_000, ge=1)
 
     @property

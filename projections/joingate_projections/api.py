@@ -19,12 +19,15 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from joingate_projections.errors import BadQuestion, NotFound, ReadError
 from joingate_projections.metrics import Metrics
-from joingate_projections.reader import LIMIT_DEFAULT, LIMIT_MAX, BadQuestion, NotFound, ReadError, StoreReader
+from joingate_projections.paging import LIMIT_DEFAULT, LIMIT_MAX, TIMES, bounds_of
+from joingate_projections.questions import QUESTIONS, Question
+from joingate_projections.reader import StoreReader
 from joingate_projections.store import StoreError
 from joingate_projections.tables import TABLES, Row
 
@@ -46,6 +49,8 @@ _ALIASES = {
     "owner": "owner_id",
     "type": "obligation_type",
     "resource": "resource_refs",
+    "due_after": "due_at_after",
+    "due_before": "due_at_before",
     "subject": "subject_id",
     "claim": "mentions",
     "mentions": "mentions",
@@ -80,6 +85,14 @@ class Explained(BaseModel):
     position: Position
 
 
+class Answer(BaseModel):
+    """The answer to a question that is put together from several tables."""
+
+    model_config = ConfigDict(extra="allow")
+
+    position: Position
+
+
 class Failed(BaseModel):
     """Why there is no answer."""
 
@@ -95,6 +108,7 @@ _MISSING: dict[int | str, dict[str, Any]] = {**_ERRORS, 404: {"model": Failed, "
 
 _PATHS = {
     "intents": "Outcomes that somebody wants, with what they have outside.",
+    "goals": "States that should become true, with what was seen of each and what it has outside.",
     "plans": "Ways that were proposed or taken.",
     "steps": "Planned steps, with the operation of their slot.",
     "operations": "Logical effects; an operation's id is its idempotency key.",
@@ -140,6 +154,8 @@ def create_app(reader: StoreReader, *, at_least_s_max: float = AT_LEAST_S_MAX, g
     waiting = Depends(_waiter(reader, at_least_s_max))
     for table, description in _PATHS.items():
         _add_table(app, reader, table, description, waiting)
+    for name, question in QUESTIONS.items():
+        _add_question(app, reader, name, question, waiting)
     _add_explain(app, reader, waiting)
     _add_state(app, reader, waiting, gate)
     _add_live(app, reader)
@@ -228,7 +244,7 @@ def _waiter(reader: StoreReader, seconds_max: float) -> Callable[..., Awaitable[
 
 def _add_table(app: FastAPI, reader: StoreReader, table: str, description: str, waiting: Any) -> None:
     path = f"/v1/{table.replace('_', '-')}"
-    fields = [field for field in TABLES[table].indexes if not field.endswith("_at") and field != "since"]
+    fields = [field for field in TABLES[table].indexes if field not in TIMES]
     names = sorted({alias for alias, field in _ALIASES.items() if field in fields} | set(fields) - {"mentions"})
     if table == "decisions":
         names = sorted({*names, "intent"})
@@ -236,6 +252,11 @@ def _add_table(app: FastAPI, reader: StoreReader, table: str, description: str, 
         {"name": name, "in": "query", "required": False, "schema": {"type": "string"}, "description": f"Only {name}."}
         for name in names
     ]
+    filters += [
+        {"name": name, "in": "query", "required": False, "schema": {"type": "integer"}, "description":
+         "A time in milliseconds since the epoch, UTC: from it on (after), or up to it (before), ordered by it."}
+        for name in bounds_of(table)
+    ]  # fmt: skip
 
     def page(
         request: Request,
@@ -243,7 +264,7 @@ def _add_table(app: FastAPI, reader: StoreReader, table: str, description: str, 
         limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT,
         cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
         order: Annotated[
-            str | None, Query(description="A time to order by: since, due_at, deadline_at or decided_at.")
+            str | None, Query(description=f"A time to order by: {', '.join(sorted(TIMES))}, where the table has it.")
         ] = None,
         newest: Annotated[bool, Query(description="The other way round.")] = False,
     ) -> Row:
@@ -291,6 +312,34 @@ def _row_key(table: str, row_id: str) -> str:
     """A row's key from its id in a path. A decision is named by its ledger position, as in `0:12`."""
     match = _POSITION.fullmatch(row_id) if table == "decisions" else None
     return f"{int(match[1]):05d}:{int(match[2]):016d}" if match else row_id
+
+
+def _add_question(app: FastAPI, reader: StoreReader, name: str, question: Question, waiting: Any) -> None:
+    def asked(request: Request) -> list[tuple[str, str]]:
+        return [one for one in request.query_params.multi_items() if one[0] != "at_least"]
+
+    def of_all(request: Request, response: Response) -> Row:
+        return _answer(response, reader.ask(name, options=asked(request)))
+
+    def of_one(request: Request, response: Response, subject: str) -> Row:
+        return _answer(response, reader.ask(name, subject, asked(request)))
+
+    parameters = [
+        {"name": option, "in": "query", "required": False, "description": one.about, "schema": one.schema}
+        for option, one in question.options.items()
+    ]
+    app.add_api_route(
+        f"/v1/{name}" + ("/{subject:path}" if question.subject else ""),
+        of_one if question.subject else of_all,
+        methods=["GET"],
+        response_model=Answer,
+        dependencies=[waiting],
+        responses=_MISSING if question.subject else _ERRORS,
+        summary=question.about,
+        tags=["questions"],
+        operation_id=f"ask_{name.replace('-', '_')}",
+        openapi_extra={"parameters": parameters},
+    )
 
 
 def _add_explain(app: FastAPI, reader: StoreReader, waiting: Any) -> None:

@@ -14,6 +14,7 @@ from joingate_projections.tables import (
     Rows,
     commitments,
     decision_key,
+    goals,
     incidents,
     intents,
     joined,
@@ -74,7 +75,7 @@ _IDS = (
 
 def fold(rows: Rows, decision: Decision, partition: int) -> None:
     """Fold a decision of `partition` into `rows`. The caller sees to order, gaps and repetition."""
-    at = At(partition, decision.seq, decision.decided_at)
+    at = At(partition, decision.seq, decision.decided_at, decision.claim_type)
     for fact in decision.facts:
         fold_fact(rows, fact, at)
     rows.put("decisions", decision_key(partition, decision.seq), _decision_row(decision, at))
@@ -156,6 +157,7 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
         case CatalogueLoaded():
             row = {"partition": at.partition, "digest": fact.digest, "version": fact.version, **at.born()}
             rows.put("catalogues", f"{at.partition:05d}", row)
+            rows.put("catalogue_sources", fact.digest, {"json": fact.catalogue.decode(errors="replace")})
         case UnknownFact():
             rows.count("unknown_facts", fact.name)
         case _:
@@ -178,6 +180,8 @@ def _observed(rows: Rows, fact: ObservationRecorded, at: At) -> None:
         operations.observed(rows, fact.subject_id, news, at)
     elif fact.subject_kind == "COMMITMENT":
         commitments.observed(rows, fact.subject_id, news, at)
+    elif fact.subject_kind == "GOAL":
+        goals.observed(rows, fact, news, at)
 
 
 def _decision_row(decision: Decision, at: At) -> Row:

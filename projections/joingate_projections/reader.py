@@ -4,33 +4,38 @@ Every answer is a plain dictionary, the same from both, and says in `position` u
 holds. Nothing here writes.
 """
 
-import base64
-import binascii
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Protocol
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
-from joingate_projections.store import Position, ProjectionStore, View, index_value, index_values
-from joingate_projections.tables import TABLES, Row, Table, decision_key, joined
+from joingate_projections.errors import BadQuestion, NotFound, ReadError, Unreachable
+from joingate_projections.incidents import line_of
+from joingate_projections.paging import (
+    LIMIT_DEFAULT,
+    LIMIT_MAX,
+    SCANNED_MAX,
+    Filters,
+    check_limit,
+    cursor_of,
+    place_after,
+    wanted,
+)
+from joingate_projections.questions import QUESTIONS, Asked
+from joingate_projections.store import Position, ProjectionStore, View
+from joingate_projections.tables import TABLES, Row, decision_key, joined
 from joingate_schemas.reasons import REASONS
 
 LEDGER = "ledger"
-LIMIT_DEFAULT = 100
-LIMIT_MAX = 500
-SCANNED_MAX = 5_000
-"""Rows looked at for one page: a page may be shorter than its limit and still have a `next`."""
 HEARTBEAT_MS_MAX = 15_000
 """How long a projector may be silent before health says that it is gone."""
-TIMES = frozenset({"since", "due_at", "deadline_at", "decided_at"})
-"""The indexes that a listing may be ordered by."""
-
 # What else is known by an id: the fields of each table that may hold it.
 _KNOWN_BY: dict[str, tuple[str, ...]] = {
+    "goals": ("intent_id", "goal_id"),
     "plans": ("intent_id", "plan_id"),
     "steps": ("step_id", "operation_id"),
     "operations": ("intent_id", "commitment_id", "compensates", "external_id"),
@@ -41,26 +46,6 @@ _KNOWN_BY: dict[str, tuple[str, ...]] = {
     "observations": ("subject_id",),
     "catalogues": ("digest",),
 }
-# Filters that narrow little: another one, if there is one, leads the search.
-_WIDE = frozenset({"status", "shown", "verdict", "reason", "claim_type", "kind", "action", "tenant"})
-
-Filters = Iterable[tuple[str, str]]
-
-
-class ReadError(Exception):
-    """A question that has no answer; the message is a sentence for whoever asked."""
-
-
-class NotFound(ReadError):
-    """Nothing is known by this id."""
-
-
-class BadQuestion(ReadError):
-    """The question itself is at fault: an unknown filter, a broken cursor."""
-
-
-class Unreachable(ReadError):
-    """The API did not answer, or could not."""
 
 
 class Reader(Protocol):
@@ -85,6 +70,10 @@ class Reader(Protocol):
 
     def explain(self, subject_id: str, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None) -> Row:
         """Everything known about an id, and the decisions that mention it in order: `known`, `decisions`, `next`."""
+        ...
+
+    def ask(self, question: str, subject: str = "", options: Filters = ()) -> Row:
+        """The answer to one of `QUESTIONS`, with `position`."""
         ...
 
     def summary(self) -> Row:
@@ -123,23 +112,21 @@ class StoreReader:
         newest: bool = False,
     ) -> Row:
         """See `Reader`. Raises BadQuestion."""
-        wanted = _checked(table, filters, order, limit)
-        lead = min(wanted, key=lambda one: one[0] in _WIDE, default=None)
-        walked = order or (TABLES[table].order if lead is None else None)
-        after = _after(cursor)
+        asked = wanted(table, filters, order, limit, newest)
+        after = place_after(cursor)
         rows: list[Row] = []
         last: tuple[str, str] | None = None
         with self._store.view() as view:
             position = _ledger(view)
-            for scanned, (value, key, row) in enumerate(_walk(view, table, lead, walked, after, newest)):
+            for scanned, (value, key, row) in enumerate(asked.walk(view, after)):
                 if len(rows) == limit or scanned == SCANNED_MAX:
                     break
                 last = (value, key)
-                if all(value in index_values(row, field) for field, value in wanted):
+                if asked.fitting(row):
                     rows.append(self._told(view, table, key, row))
             else:
                 last = None
-        return {"rows": rows, "next": _cursor(last), "position": position}
+        return {"rows": rows, "next": cursor_of(last), "position": position}
 
     def one(self, table: str, key: str) -> Row:
         """See `Reader`. Raises NotFound."""
@@ -151,8 +138,8 @@ class StoreReader:
 
     def explain(self, subject_id: str, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None) -> Row:
         """See `Reader`. Raises NotFound and BadQuestion."""
-        after = _after(cursor)
-        _check_limit(limit)
+        after = place_after(cursor)
+        check_limit(limit)
         with self._store.view() as view:
             known = {table: rows for table in TABLES if (rows := self._known(view, table, subject_id))}
             keys: set[str] = set()
@@ -171,9 +158,19 @@ class StoreReader:
             "id": subject_id,
             "known": known,
             "decisions": [_with_advice(row) for row in decisions],
-            "next": _cursor(("", ordered[limit - 1])) if len(ordered) > limit else None,
+            "next": cursor_of(("", ordered[limit - 1])) if len(ordered) > limit else None,
             "position": position,
         }
+
+    def ask(self, question: str, subject: str = "", options: Filters = ()) -> Row:
+        """See `Reader`. Raises BadQuestion and NotFound."""
+        asked = Asked(subject, _options(question, options), self._clock())
+        with self._store.view() as view:
+            answer = QUESTIONS[question].answer(view, asked)
+            position = _ledger(view)
+        if answer is None:
+            raise NotFound(QUESTIONS[question].missing.format(subject=subject))
+        return {**answer, "position": position}
 
     def _known(self, view: View, table: str, subject_id: str) -> list[Row]:
         """The rows of a table that are, or belong to, the id; at most `LIMIT_MAX`."""
@@ -192,7 +189,10 @@ class StoreReader:
             now = self._clock()
             deadline_at = row.get("deadline_at")
             overdue = deadline_at is not None and deadline_at < now
-            return {**row, "age_ms": max(0, now - row["since"]), "overdue": overdue}
+            told = {**row, "age_ms": max(0, now - row["since"]), "overdue": overdue}
+            if table == "orphans":
+                told["lineage"] = line_of(view, row["subject_kind"], row["subject_id"], row["intent_id"])
+            return told
         if table == "quarantine":
             return {**row, "record": view.get("quarantine_records", key)}
         return row
@@ -289,6 +289,11 @@ class HttpReader:
         """See `Reader`."""
         query = [("limit", str(limit)), *([("cursor", cursor)] if cursor is not None else [])]
         return self._get(f"/v1/explain/{quote(subject_id, safe='')}", query)
+
+    def ask(self, question: str, subject: str = "", options: Filters = ()) -> Row:
+        """See `Reader`."""
+        path = f"/v1/{question}" + (f"/{quote(subject, safe='')}" if subject else "")
+        return self._get(path, options)
 
     def summary(self) -> Row:
         """See `Reader`."""
@@ -389,6 +394,7 @@ def _about(row: Row, subjects: dict[str, Row]) -> str:
 
 _NAMED_BY = {
     "intents": "intent_id",
+    "goals": "goal_id",
     "plans": "plan_id",
     "steps": "step_id",
     "operations": "operation_id",
@@ -421,62 +427,17 @@ def _position_row(one: Position) -> Row:
     return {"seq": one.seq, "offset": one.offset, "epoch": one.epoch, "digest": one.digest}
 
 
-def _walk(
-    view: View,
-    table: str,
-    lead: tuple[str, str] | None,
-    order: str | None,
-    after: tuple[str, str] | None,
-    newest: bool,
-) -> Iterator[tuple[str, str, Row]]:
-    """(index value, key, row) in the order asked for: by an index of times, else by the leading filter, else by key."""
-    if order is None and lead is None:
-        for key, row in view.rows(table, after[1] if after else None, backwards=newest):
-            yield "", key, row
-        return
-    field, value = (order, None) if order is not None else lead or ("", "")
-    for one, key in view.find(table, field, value, after, backwards=newest):
-        row_or_none = view.get(table, key)
-        if row_or_none is not None:
-            yield one, key, row_or_none
-
-
-def _checked(table: str, filters: Filters, order: str | None, limit: int) -> list[tuple[str, str]]:
-    spec = TABLES.get(table)
-    if spec is None or spec.hidden:
-        raise BadQuestion(f"There is no table {table!r}. Ask one of {', '.join(t.name for t in _listed())}.")
-    _check_limit(limit)
-    indexes = [field for field in spec.indexes if field not in TIMES]
-    wanted = [(field, value) for field, value in filters]
-    for field, _ in wanted:
-        if field not in indexes:
-            raise BadQuestion(f"{table} cannot be filtered by {field!r}. Use one of {', '.join(indexes)}.")
-    if order is not None and order not in TIMES.intersection(spec.indexes):
-        fine = ", ".join(sorted(TIMES.intersection(spec.indexes))) or "nothing else than ids"
-        raise BadQuestion(f"{table} cannot be ordered by {order!r}. It is ordered by {fine}.")
-    return [(field, index_value(value)) for field, value in wanted]
-
-
-def _listed() -> list[Table]:
-    return [table for table in TABLES.values() if not table.hidden]
-
-
-def _check_limit(limit: int) -> None:
-    if not 1 <= limit <= LIMIT_MAX:
-        raise BadQuestion(f"A page has between 1 and {LIMIT_MAX} rows; {limit} were asked for.")
-
-
-def _cursor(last: tuple[str, str] | None) -> str | None:
-    return base64.urlsafe_b64encode(json.dumps(last).encode()).decode() if last is not None else None
-
-
-def _after(cursor: str | None) -> tuple[str, str] | None:
-    if cursor is None:
-        return None
-    try:
-        value, key = json.loads(base64.urlsafe_b64decode(cursor))
-    except (binascii.Error, ValueError, TypeError) as error:
-        raise BadQuestion("The cursor is not one that was handed out. Take `next` of the page before.") from error
-    if not isinstance(value, str) or not isinstance(key, str):
-        raise BadQuestion("The cursor is not one that was handed out. Take `next` of the page before.")
-    return value, key
+def _options(question: str, given: Filters) -> dict[str, str]:
+    """The options of a question, checked."""
+    known = QUESTIONS[question].options
+    options = dict(given)
+    for name, value in options.items():
+        if name not in known:
+            fine = ", ".join(known) or "none"
+            raise BadQuestion(f"{question} has no option {name!r}. It has {fine}.")
+        one = known[name]
+        if one.kind == "number" and not (value.isascii() and value.isdigit() and 1 <= int(value) <= one.most):
+            raise BadQuestion(f"The option {name} is a whole number from 1 to {one.most}; {value!r} is not.")
+        if one.of and value not in one.of:
+            raise BadQuestion(f"The option {name} is one of {', '.join(one.of)}; {value!r} is not.")
+    return options

@@ -24,7 +24,7 @@ from rocksdict import AccessType, Options, Rdict, RdictIter, WriteBatch
 
 from joingate_projections.tables import TABLES, Row
 
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 """The version of tables, indexes and folding; raise it whenever the same ledger would give other rows."""
 
 _ROW, _INDEX, _COUNT, _POSITION, _META, _STATUS = b"r", b"i", b"c", b"p", b"m", b"s"
@@ -53,6 +53,9 @@ class Position:
 
 def key_of(*parts: str) -> bytes:
     """Parts as sortable bytes, each ended by a zero; a zero within a part is escaped, so that parts cannot mix."""
+    joined = "\0".join(parts) + "\0"
+    if joined.count("\0") == len(parts):  # No zero within a part, as nearly always: one encoding for all of them.
+        return joined.encode(errors="replace")
     return b"".join([part.encode(errors="replace").replace(b"\0", b"\0\xff") + b"\0" for part in parts])
 
 
@@ -73,6 +76,10 @@ def index_values(row: Row | None, field: str) -> list[str]:
 def index_value(value: object) -> str:
     """One value as an index holds it."""
     return f"{value:020d}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _unchanged(old: Row | None, new: Row | None, field: str) -> bool:
+    return old is not None and new is not None and old.get(field) == new.get(field)
 
 
 class Batch:
@@ -136,14 +143,16 @@ class Batch:
             batch.put(row_key, orjson.dumps(new, option=orjson.OPT_SORT_KEYS))
         spec = TABLES[table]
         for field in spec.indexes:
+            if _unchanged(old, new, field):
+                continue  # As for most fields of most changes: no need to see what is in them.
             before, after = index_values(old, field), index_values(new, field)
-            if before == after:
-                continue
             for value in before:
                 batch.delete(_INDEX + key_of(table, field, value, key))
             for value in after:
                 batch.put(_INDEX + key_of(table, field, value, key), b"")
         for field in spec.counted:
+            if _unchanged(old, new, field):
+                continue
             for value in index_values(old, field):
                 self._add((table, field, value), -1)
             for value in index_values(new, field):

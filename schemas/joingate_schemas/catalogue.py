@@ -15,6 +15,12 @@ StepKind = Literal["COMPENSATABLE", "RETRYABLE", "PIVOT"]
 ApprovalPolicy = Literal["NONE", "ANY", "MAKER_CHECKER", "N_OF_M"]
 ResolutionClass = Literal["RELEASABLE", "EXPIRING", "TRANSFERABLE", "COMPENSATABLE", "IRREVERSIBLE", "UNKNOWN"]
 LateSuccess = Literal["RELEASE", "ORPHAN"]
+LevelMeasure = Literal["RELEASE", "TRANSFER", "RECONCILIATION", "DETECTION"]
+LATENCY_BOUNDS_MS = (
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000,
+    3_600_000, 7_200_000, 14_400_000, 28_800_000, 43_200_000, 86_400_000, 172_800_000, 604_800_000,
+)  # fmt: skip
+"""The bounds between which latencies are counted. An objective's `within` is one of them, so that it is met exactly."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,21 @@ class Principal:
 
 
 @dataclass(frozen=True)
+class Objective:
+    """A promise about service: `share` of what `measure` counts is done within `within_ms`, over `window_ms`.
+
+    `obligation` null: of every type. Whole days make up the window. The law does not act on it; the read side does.
+    """
+
+    name: str
+    measure: LevelMeasure
+    within_ms: int
+    share: float
+    window_ms: int = 2_592_000_000
+    obligation: str | None = None
+
+
+@dataclass(frozen=True)
 class Catalogue:
     """One version of everything declared; `digest` is the SHA-256 of `source`, its canonical JSON.
 
@@ -131,6 +152,7 @@ class Catalogue:
     obligations: dict[str, ObligationType] = field(default_factory=dict)
     resources: dict[str, Resource] = field(default_factory=dict)
     principals: dict[str, Principal] = field(default_factory=dict)
+    objectives: dict[str, Objective] = field(default_factory=dict)
     plan_progress_ms: int = 86_400_000
     max_skew_ms: int = 300_000
     silent_attempts_max: int = 3

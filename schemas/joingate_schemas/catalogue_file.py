@@ -17,7 +17,16 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from joingate_schemas.catalogue import Action, Argument, Catalogue, Downstream, ObligationType, Principal, Resource
+from joingate_schemas.catalogue import (
+    Action,
+    Argument,
+    Catalogue,
+    Downstream,
+    Objective,
+    ObligationType,
+    Principal,
+    Resource,
+)
 from joingate_schemas.catalogue_lint import Place, lint
 from joingate_schemas.catalogue_shape import IN_MS, SECTIONS, ActionShape, Shape, TopShape
 
@@ -273,6 +282,7 @@ def catalogue_from_json(source: bytes) -> Catalogue:
             obligations={name: _made(ObligationType, name, entry) for name, entry in form["obligations"].items()},
             resources={name: _made(Resource, name, entry) for name, entry in form["resources"].items()},
             principals={name: _made(Principal, name, entry) for name, entry in form["principals"].items()},
+            objectives={name: _made(Objective, name, entry) for name, entry in form.get("objectives", {}).items()},
             **{key: form[key] for key in ("version", *IN_MS[TopShape].values(), "silent_attempts_max") if key in form},
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

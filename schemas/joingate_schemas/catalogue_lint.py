@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from string import Formatter
 from typing import TypeAlias, TypeVar, cast
 
+from joingate_schemas.catalogue import LATENCY_BOUNDS_MS
 from joingate_schemas.catalogue_shape import (
     NAME,
     ActionShape,
     DownstreamShape,
+    ObjectiveShape,
     ObligationShape,
     PrincipalShape,
     ResourceShape,
@@ -22,6 +24,7 @@ Finding: TypeAlias = tuple[Place, str]
 S = TypeVar("S", bound=Shape)
 # What the gate adds to the arguments of an operation that undoes another one.
 _GIVEN = frozenset({"business_key", "external_id"})
+_DAY_MS = 86_400_000
 
 
 def lint(sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding]:
@@ -41,6 +44,8 @@ def lint(sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding
             yield ("resources", name, "capacity"), f"a resource of mode {resource.mode} has no capacity"
     for name, principal in _of(sections, "principals", PrincipalShape):
         yield from _principal(("principals", name), principal, sections)
+    for name, objective in _of(sections, "objectives", ObjectiveShape):
+        yield from _objective(("objectives", name), objective, sections)
 
 
 def _of(sections: Mapping[str, Mapping[str, Shape | None]], section: str, shape: type[S]) -> Iterator[tuple[str, S]]:
@@ -178,3 +183,20 @@ def _principal(
         yield (*at, "role"), "the gate is no principal: nobody else may speak for it"
     for number, name in enumerate(principal.actions):
         yield from _undeclared((*at, "actions", number), "action", name, sections["actions"])
+
+
+def _objective(
+    at: Place, objective: ObjectiveShape, sections: Mapping[str, Mapping[str, Shape | None]]
+) -> Iterator[Finding]:
+    if objective.within not in LATENCY_BOUNDS_MS:
+        near = min(LATENCY_BOUNDS_MS, key=lambda bound: abs(bound - objective.within))
+        yield (
+            (*at, "within"),
+            f"latencies are counted between fixed bounds, and {objective.within} ms is none of them; the nearest is "
+            f"{near} ms",
+        )
+    if objective.window % _DAY_MS:
+        yield (*at, "window"), "latencies are counted by the day, so a window is whole days, such as 30d"
+    yield from _undeclared((*at, "obligation"), "obligation", objective.obligation, sections["obligations"])
+    if objective.obligation is not None and objective.measure == "DETECTION":
+        yield (*at, "obligation"), "DETECTION is of effects, whatever obligation they belong to"

@@ -79,6 +79,14 @@ MEANINGS: dict[str, dict[str, str]] = {
         "tenant": "Whose intents it may speak about; empty: everybody's.",
         "actions": "Which actions it may ask for or act on; empty: every one.",
     },
+    "objectives": {
+        "measure": "What is timed: a release or transfer from being asked for to its evidence, a doubt from its "
+        "beginning to its end, the detection of an effect from the leave to act to our knowing of it.",
+        "within": "How long it may take; one of the bounds that latencies are counted by.",
+        "share": "Which share of them must be within it, above 0 and below 1.",
+        "window": "Over how many whole days that is reckoned, today the last.",
+        "obligation": "Commitments of which type; left out: all.",
+    },
 }
 """What each field means, by section; "" has the file's own keys, and `arguments` those of one argument."""
 

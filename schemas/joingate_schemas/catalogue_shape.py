@@ -14,6 +14,7 @@ from joingate_schemas.catalogue import (
     Capability,
     Effect,
     LateSuccess,
+    LevelMeasure,
     ResolutionClass,
     StepKind,
 )
@@ -135,6 +136,16 @@ class PrincipalShape(Shape):
     actions: list[str] = []
 
 
+class ObjectiveShape(Shape):
+    """An entry of `objectives`."""
+
+    measure: LevelMeasure
+    within: PositiveDuration
+    share: Annotated[float, Field(gt=0, lt=1)]
+    window: PositiveDuration = 2_592_000_000
+    obligation: str | None = None
+
+
 class TopShape(Shape):
     """The file's own keys, besides the sections."""
 
@@ -150,6 +161,7 @@ SECTIONS: dict[str, type[Shape]] = {
     "obligations": ObligationShape,
     "resources": ResourceShape,
     "principals": PrincipalShape,
+    "objectives": ObjectiveShape,
 }
 """The sections of a file, each a mapping from names to entries."""
 
@@ -165,6 +177,7 @@ IN_MS: dict[type[Shape], dict[str, str]] = {
         "verification": "verification_ms", "release": "release_ms", "release_retry": "release_retry_ms",
         "disposition": "disposition_ms", "reconciliation": "reconciliation_ms", "valid": "valid_ms",
     },
+    ObjectiveShape: {"within": "within_ms", "window": "window_ms"},
     TopShape: {"plan_progress": "plan_progress_ms", "max_skew": "max_skew_ms"},
 }  # fmt: skip
 """What a duration is called in `catalogue`, where its name ends in its unit."""

@@ -55,6 +55,29 @@ class StepDetail(TypedDict):
     commitments: list[str]
 
 
+class Burden(TypedDict):
+    """What a plan would lay on the world and on people, reckoned from its steps and the catalogue (model §6).
+
+    `by_class` counts the commitments that it would make, by how they may end; `reused` those in force that it uses
+    instead. `approvals` are yeses that it needs from people, `promises` messages that others will rely on; `doubtful`
+    steps whose effect nobody but a person or a statement could tell in doubt. `exclusive` resources shut others out.
+    `idle_cost` is what an hour of holding all of it unused costs, `cost` what its steps take of their budgets.
+    `unknown` steps are of actions that the catalogue does not have.
+    """
+
+    by_class: dict[str, int]
+    reused: int
+    approvals: int
+    promises: int
+    exclusive: int
+    scarce: int
+    irreversible: int
+    doubtful: int
+    idle_cost: float
+    cost: float
+    unknown: int
+
+
 @record
 class IntentDeclared:
     """An intent's first version, or a higher one that supersedes `supersedes` (0: none)."""
@@ -89,7 +112,7 @@ class IntentClosed:
 
 @record
 class PlanRecorded:
-    """A plan was adopted, or kept as a candidate."""
+    """A plan was adopted, or kept as a candidate. `burden`: by the catalogue in force then; None in older ledgers."""
 
     intent_id: str
     plan_id: str
@@ -100,6 +123,7 @@ class PlanRecorded:
     steps: list[StepDetail]
     commitments: list[str]
     deadline_at: int | None
+    burden: Burden | None = None
 
 
 @record

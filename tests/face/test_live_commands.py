@@ -16,7 +16,8 @@ import pytest
 from confluent_kafka import Producer
 
 from joingate_processors.forensics.violations import SEVEN
-from joingate_projections.reader import HttpReader, NotFound
+from joingate_projections.errors import NotFound
+from joingate_projections.reader import HttpReader
 from joingate_schemas.topics import Topics
 
 from .conftest import Joingate, Stack, end, wait_until

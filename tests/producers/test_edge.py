@@ -33,9 +33,9 @@ INTENT = "acme/fee/1"
 
 EXPORTS = """
 Applied Approver ClaimRefused CommandStream Connection ConnectionClosed Doubt Executor Handler Handlers InvalidClaim
-JoinGateError LedgerBroken MemoryBroker NotSent Observer Operator Outcome OutboxBroken OutboxChoice OutboxFull
-OutboxInUse PendingVerdict Planner Received Refused Settings Undelivered Unreachable Unsent Verdict VerdictTimeout
-goal step
+JoinGateError LedgerBroken MemoryBroker NotKnown NotSent Observer Operator Outcome OutboxBroken OutboxChoice OutboxFull
+OutboxInUse PendingVerdict Planner PlannerContext Received Refused Settings Undelivered Unreachable Unsent Verdict
+VerdictTimeout goal step
 """.split()
 
 

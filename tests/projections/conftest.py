@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from joingate_processors.forensics.play import Player
+from joingate_processors.forensics.trace import read_trace
 from joingate_projections.fold import fold
+from joingate_projections.reader import StoreReader
 from joingate_projections.store import Position, ProjectionStore
 from joingate_projections.tables import MemoryRows, Rows
 from joingate_schemas import facts as f
+from joingate_schemas.catalogue import Catalogue
+from joingate_schemas.catalogue_file import builtin_catalogue
 from joingate_schemas.codec import Codec
 from joingate_schemas.decisions import Decision
 from joingate_schemas.ids import operation_id
@@ -344,3 +351,75 @@ def hands() -> type[Hand]:
 def directory(tmp_path: Path) -> Path:
     """Where the projections of a test live."""
     return tmp_path / "projections"
+
+
+# --- ledgers that the law itself wrote -------------------------------------------------------------------------------
+
+
+class Scene:
+    """Plays lines of a trace through the law, and folds the ledger that comes of it; and makes such lines."""
+
+    def __init__(self, *lines: dict[str, Any], catalogue: Catalogue | None = None) -> None:
+        said = [json.dumps({"intent_id": INTENT, **line} if "as" in line else line) for line in lines]
+        player = Player(read_trace(said), catalogue or builtin_catalogue())
+        result = player.play()
+        assert result.failures == [], [str(one) for one in result.failures]
+        self.ledger = player.simulator.ledger
+        self.decisions = player.simulator.decisions
+        self.now = player.simulator.now
+
+    def store_in(self, store: ProjectionStore) -> None:
+        """Fold the whole ledger into a store, as one partition's."""
+        batch = store.batch()
+        for seq, value in enumerate(self.ledger, 1):
+            fold(batch, self.decisions[seq - 1], 0)
+            digest = hashlib.sha256(value).hexdigest()
+            batch.reached(Position("ledger", 0, offset=seq - 1, seq=seq, epoch=1, digest=digest))
+        batch.commit()
+
+    def reader(self, store: ProjectionStore) -> StoreReader:
+        """A reader over a store that holds it, at the time at which the play ended."""
+        self.store_in(store)
+        return StoreReader(store, clock=lambda: self.now)
+
+    @staticmethod
+    def planned(*steps: dict[str, Any], plan_id: str = "p1", version: int = 1, **fields: Any) -> dict[str, Any]:
+        """The line of a plan."""
+        return {
+            "as": "planner",
+            "type": "Plan",
+            "intent_version": version,
+            "plan_id": plan_id,
+            "steps": steps,
+            **fields,
+        }
+
+    @staticmethod
+    def done(step_id: str, executor: str = "cloud", *, plan_id: str = "p1", version: int = 1) -> list[dict[str, Any]]:
+        """The lines of a step from its dispatch to its executor's Commit."""
+        at = {"intent_version": version, "plan_id": plan_id, "step_id": step_id}
+        return [
+            {"as": "planner", "type": "Dispatch", **at},
+            {"as": "executor", "type": "Prepared", "step": step_id, "executor": executor, "worker": "w1"},
+            {"advance": "2s"},
+            {"as": "executor", "type": "Commit", "step": step_id, "external_id": f"x-{step_id}", "evidence": ["seen"]},
+        ]
+
+    @staticmethod
+    def seen(step_id: str, finding: str = "PRESENT", **fields: Any) -> dict[str, Any]:
+        """The line of an observation about a step's commitment."""
+        return {"as": "observer", "type": "Observe", "subject_kind": "COMMITMENT", "commitment_of": step_id,
+                "finding": finding, "source": "cloud", "evidence": ["look"], **fields}  # fmt: skip
+
+
+@pytest.fixture
+def scene() -> type[Scene]:
+    """Plays traces."""
+    return Scene
+
+
+@pytest.fixture
+def open_store(directory: Path) -> Iterator[ProjectionStore]:
+    """An empty store, open for writing."""
+    with ProjectionStore.open(directory) as store:
+        yield store

@@ -162,7 +162,9 @@ def test_explain_tells_everything_known_by_an_id(api: TestClient, hand: Any) -> 
     assert set(told["known"]) == {"commitments", "operations", "orphans", "observations"}
     assert [row["seq"] for row in told["decisions"]] == [3, 6, 13]
     whole = api.get(f"/v1/explain/{INTENT}").json()
-    assert set(whole["known"]) == {"intents", "plans", "operations", "commitments", "orphans", "in_doubt", "quarantine"}
+    assert set(whole["known"]) == {
+        "intents", "goals", "plans", "operations", "commitments", "orphans", "in_doubt", "quarantine",
+    }  # fmt: skip
     assert [row["seq"] for row in whole["decisions"]] == list(range(1, 14))
     stale = whole["decisions"][10]
     assert (stale["reason_number"], stale["advice"]) == (401, "Plan again for the current version.")

@@ -12,7 +12,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from joingate_projections.reader import BadQuestion, HttpReader, NotFound, StoreReader, Unreachable, lines_of
+from joingate_projections.errors import BadQuestion, NotFound, Unreachable
+from joingate_projections.reader import HttpReader, StoreReader, lines_of
 from joingate_projections.store import ProjectionStore
 
 INTENT = "acme/release/4.2"

@@ -73,6 +73,7 @@ def test_durations_have_units(text: str, milliseconds: int) -> None:
     assert catalogue_from_text(with_line("45s", text)).actions["refund"].silence_ms == milliseconds
 
 
+PROMISE = "objectives:\n  o: {{measure: RELEASE, {}}}\nactions:"
 MISTAKES: list[tuple[str, str, int, str, str]] = [
     # old text, new text, line, field, what the sentence says
     ('version: "7"', "version: 7", 1, "version", "7 is not allowed: input should be a valid string"),
@@ -117,6 +118,10 @@ MISTAKES: list[tuple[str, str, int, str, str]] = [
     ("  bank:", "  bank: {capabilities: [LOOKUP]}\n  bank:", 4, "downstreams.bank", "it is here twice"),
     ("  bank:", "  7: {capabilities: [LOOKUP]}\n  bank:", 3, "downstreams.7", "put it in quotes"),
     ("  bank:", "  a b: {capabilities: [LOOKUP]}\n  bank:", 3, "downstreams.a b", "a name has letters"),
+    ("actions:", f"{PROMISE.format('within: 61s, share: 0.9')}", 7, "objectives.o.within", "the nearest is 60000 ms"),
+    ("actions:", f"{PROMISE.format('within: 60s, share: 1')}", 7, "objectives.o.share", "less than 1"),
+    ("actions:", f"{PROMISE.format('within: 60s, share: .9, window: 36h')}", 7, "objectives.o.window", "whole days"),
+    ("actions:", f"{PROMISE.format('within: 60s, share: .9, obligation: x')}", 7, "objectives.o.obligation", "'x'"),
     ("actions:", "principals: [bob]\nactions:", 6, "principals", "mapping from names to entries"),
     ("actions:", "principals: {bob: planner}\nactions:", 6, "principals.bob", "a mapping with some of: role"),
     ("actions:", "principals: {bob: {role: GATE}}\nactions:", 6, "principals.bob.role", "the gate is no principal"),
@@ -295,3 +300,13 @@ def test_what_is_nested_too_deeply_is_a_mistake_of_the_file(text: str) -> None:
 def test_canonical_json_that_is_nested_too_deeply_is_none() -> None:
     with pytest.raises(CatalogueError, match="no catalogue in canonical JSON"):
         catalogue_from_json(b"[" * 100_000)
+
+
+def test_objectives_come_back_from_canonical_json_and_an_older_catalogue_has_none() -> None:
+    text = with_line("actions:", PROMISE.format("within: 1m, share: 0.99, window: 7d"))
+    catalogue = catalogue_from_text(text)
+    assert catalogue_from_json(catalogue.source) == catalogue
+    (one,) = catalogue.objectives.values()
+    assert (one.name, one.within_ms, one.window_ms, one.share, one.obligation) == ("o", 60_000, 604_800_000, 0.99, None)
+    older = {key: value for key, value in json.loads(catalogue.source).items() if key != "objectives"}
+    assert catalogue_from_json(json.dumps(older).encode()).objectives == {}

@@ -10,6 +10,7 @@ from joingate_processors.law.opening import commitment_for, digest, natural_key,
 from joingate_processors.law.state import Intent, Operation, Step, plan_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
+from joingate_schemas.burden import burden_of
 from joingate_schemas.catalogue import Action
 from joingate_schemas.facts import AnyFact
 from joingate_schemas.ids import operation_id
@@ -49,6 +50,7 @@ def plan(case: Case, claim: c.Plan) -> Ruling:
             status="ADOPTED" if claim.adopt else "CANDIDATE", replaces=claim.replaces, content_digest=content,
             steps=details, commitments=claim.commitments,
             deadline_at=case.now + case.catalogue.plan_progress_ms if claim.adopt else None,
+            burden=burden_of(details, claim.commitments, case.catalogue),
         )
     ]  # fmt: skip
     if claim.adopt and (intent.plan_id is not None or intent.operations_open or intent.commitments_open):

@@ -29,6 +29,7 @@ class Table:
 
 _ALL = (
     Table("intents", ("status", "shown", "tenant", "plan_id"), ("status", "shown")),
+    Table("goals", ("intent_id", "goal_id", "status", "shown", "risk_class", "parent_goal_id"), ("status", "shown")),
     Table("plans", ("intent_id", "plan_id", "status", "shown"), ("status", "shown")),
     Table(
         "steps",
@@ -47,7 +48,7 @@ _ALL = (
         "commitments",
         (
             "intent_id", "plan_id", "step_id", "status", "shown", "owner_id", "obligation_type", "goal_id",
-            "resource_refs", "due_at", "operation_id",
+            "resource_refs", "holds", "due_at", "operation_id", "open_since", "breached_since",
         ),
         ("status", "shown"),
     ),
@@ -61,6 +62,9 @@ _ALL = (
     ),
     Table("observations", ("subject_id", "intent_id", "source")),
     Table("catalogues", ("digest",)),
+    Table("lineage", ("above", "below"), hidden=True),
+    Table("pending", ("order",), hidden=True),
+    Table("catalogue_sources", hidden=True),
     Table("quarantine_records", hidden=True),
     Table("slots", hidden=True),
     Table("followers", hidden=True),
@@ -114,11 +118,12 @@ class MemoryRows:
 
 @dataclass(frozen=True)
 class At:
-    """The ledger position of a fact: partition, seq, and the decision's time (ms)."""
+    """The ledger position of a fact: partition, seq, the decision's time (ms), and the claim that it decides."""
 
     partition: int
     seq: int
     time: int
+    claim_type: str = ""
 
     @property
     def position(self) -> Row:

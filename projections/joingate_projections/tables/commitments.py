@@ -1,6 +1,18 @@
 """The table of commitments: what each fact does to a commitment's row, its intent's counts and the doubts."""
 
-from joingate_projections.tables import At, Row, Rows, incidents, joined, kept, operations, shown
+from joingate_projections.tables import (
+    At,
+    Row,
+    Rows,
+    goals,
+    incidents,
+    joined,
+    kept,
+    levels,
+    lineage,
+    operations,
+    shown,
+)
 from joingate_projections.tables.intents import add_to_intent
 from joingate_schemas.facts import TERMINAL_COMMITMENT, CommitmentChanged, CommitmentProposed, DispositionDecided
 
@@ -15,6 +27,7 @@ def proposed(rows: Rows, fact: CommitmentProposed, at: At) -> None:
         "cause": "",
         "evidence": [],
         "breached": False,
+        "obliged_since": None,
         "disposition": None,
         "observation": None,
         "in_doubt_since": None,
@@ -22,6 +35,7 @@ def proposed(rows: Rows, fact: CommitmentProposed, at: At) -> None:
         "orphans": orphans["ids"] if orphans else [],
         **at.born(),
     }
+    lineage.commitment_proposed(rows, row, at)
     put(rows, None, row, at)
 
 
@@ -63,6 +77,9 @@ def observed(rows: Rows, commitment_id: str, news: Row, at: At) -> None:
     old = rows.get("commitments", commitment_id)
     if old is not None:
         put(rows, old, {**old, "observation": news, **at.touched()}, at)
+        if news["finding"] in lineage.CONCLUSIVE:
+            subject = lineage.node("COMMITMENT", commitment_id)
+            lineage.verified(rows, subject, news["finding"], news["source"], news["evidence"], at)
 
 
 def put(rows: Rows, old: Row | None, new: Row, at: At) -> None:
@@ -74,10 +91,18 @@ def put(rows: Rows, old: Row | None, new: Row, at: At) -> None:
         new["in_doubt_since"] = at.time
     elif not doubted:
         new["in_doubt_since"] = None
+    levels.commitment_moved(rows, old, new, at)
+    in_force = new["status"] not in TERMINAL_COMMITMENT and new["status"] not in ("PROPOSED", "PENDING_CONDITION")
+    new["holds"] = new["resource_refs"] if in_force else []
+    new["open_since"] = None if new["status"] in TERMINAL_COMMITMENT else new["created_at"]
+    new["breached_since"] = new["since"] if new["status"] == "BREACHED" else None
     new["shown"] = shown.of_commitment(new)
     rows.put("commitments", new["commitment_id"], new)
     before, after = _counts(old), _counts(new)
-    add_to_intent(rows, new["intent_id"], {name: after[name] - before[name] for name in after}, at)
+    had_orphans = old is not None and bool(old["orphans"])
+    moved = {name: after[name] - before[name] for name in after}
+    add_to_intent(rows, new["intent_id"], moved, at)
+    goals.add(rows, new["intent_id"], new["goal_id"], {**moved, "orphans": bool(new["orphans"]) - had_orphans}, at)
     incidents.put_doubt(rows, "COMMITMENT", new["commitment_id"], new if doubted else None, at)
 
 

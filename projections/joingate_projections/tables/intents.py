@@ -5,7 +5,7 @@ leads from a slot to its latest operation and to the step of the latest adopted 
 operation to the steps of other plans that show it. Those are bounded, and so is the cost of a change of an operation.
 """
 
-from joingate_projections.tables import KEPT_MAX, At, Row, Rows, joined, shown
+from joingate_projections.tables import KEPT_MAX, At, Row, Rows, goals, joined, lineage, shown
 from joingate_schemas.facts import (
     IntentCancelled,
     IntentClosed,
@@ -47,6 +47,7 @@ def intent_declared(rows: Rows, fact: IntentDeclared, at: At) -> None:
         "status": "OPEN",
     }
     old = rows.get("intents", fact.intent_id)
+    goals.declared(rows, fact, old, at)
     if old is not None:
         put_intent(rows, {**old, **wanted, **at.touched()})
         return
@@ -74,6 +75,7 @@ def intent_cancelled(rows: Rows, fact: IntentCancelled, at: At) -> None:
     if old is not None:
         ended = {"status": "CANCELLED", "reason": fact.reason, "plan_id": None, "plan_steps": 0, "plan_steps_joined": 0}
         put_intent(rows, {**old, **ended, **at.touched()})
+        goals.ended(rows, old, "CANCELLED", at)
 
 
 def intent_closed(rows: Rows, fact: IntentClosed, at: At) -> None:
@@ -81,6 +83,7 @@ def intent_closed(rows: Rows, fact: IntentClosed, at: At) -> None:
     old = rows.get("intents", fact.intent_id)
     if old is not None:
         put_intent(rows, {**old, "status": "CLOSED", "outcome": fact.outcome, **at.touched()})
+        goals.ended(rows, old, "CLOSED", at)
 
 
 def put_intent(rows: Rows, row: Row) -> None:
@@ -112,6 +115,7 @@ def plan_recorded(rows: Rows, fact: PlanRecorded, at: At) -> None:
         "ended_by": "",
         "content_digest": fact.content_digest,
         "commitments": fact.commitments,
+        "burden": fact.burden,
         "steps": len(steps),
         "steps_dispatched": sum(step["status"] != "PLANNED" for step in steps),
         "steps_joined": sum(step["joined"] for step in steps),
@@ -151,6 +155,7 @@ def _planned(rows: Rows, fact: PlanRecorded, detail: StepDetail, adopted: bool, 
         step |= {"created_at": old["created_at"], "first": old["first"]}
     put_step(rows, step)
     if adopted:
+        lineage.task_planned(rows, step, at)
         lead_slot(rows, detail["slot_id"], slot["operation_id"] if slot else None, key, at)
     elif live is not None:
         _follow(rows, live["operation_id"], key, at)

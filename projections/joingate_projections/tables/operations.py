@@ -1,6 +1,6 @@
 """The table of operations: what each fact does to an operation's row, its step, its intent's counts and the doubts."""
 
-from joingate_projections.tables import At, Row, Rows, incidents, joined, kept, shown
+from joingate_projections.tables import At, Row, Rows, goals, incidents, joined, kept, levels, lineage, shown
 from joingate_projections.tables.intents import add_to_intent, change_step, lead_slot
 from joingate_schemas.facts import (
     OPEN_OPERATION,
@@ -21,6 +21,8 @@ from joingate_schemas.facts import (
 )
 
 _WAITS_FOR_NOTHING: Row = {"timer": "NONE", "deadline_at": None}
+# Whose word on an effect is more than its own executor's.
+_BY_OTHERS = frozenset({"OBSERVER", "OPERATOR"})
 
 
 def opened(rows: Rows, fact: OperationOpened, at: At) -> None:
@@ -37,11 +39,13 @@ def opened(rows: Rows, fact: OperationOpened, at: At) -> None:
         "permits": 0,
         "permit_worker": "",
         "permit_until": None,
+        "acting_since": at.time if fact.status == "SUBMITTED" else None,
         "external_id": "",
         "evidence": [],
         "result": "",
         "source": "",
         "late": False,
+        "settled_attempt": None,
         "proof": None,
         "cause": "",
         "dependants": [],
@@ -59,16 +63,19 @@ def opened(rows: Rows, fact: OperationOpened, at: At) -> None:
     }
     if row["slot_id"] is not None:
         lead_slot(rows, row["slot_id"], fact.operation_id, key, at)
+    lineage.operation_opened(rows, row, at)
     put(rows, None, row, at)
 
 
 def ready(rows: Rows, fact: OperationReady, at: At) -> None:
     """What it waited for is there."""
-    _change(rows, fact.operation_id, {"status": fact.status, **_timer(fact)}, at)
+    acting = {"acting_since": at.time} if fact.status == "SUBMITTED" else {}
+    _change(rows, fact.operation_id, {"status": fact.status, **acting, **_timer(fact)}, at)
 
 
 def attempt_started(rows: Rows, fact: AttemptStarted, at: At) -> None:
     """The next attempt of the same operation. It changes no status: a resend from doubt is still in doubt."""
+    lineage.attempt_started(rows, fact.operation_id, fact.attempt, at)
     _change(rows, fact.operation_id, {"attempt": fact.attempt, **_timer(fact)}, at)
 
 
@@ -81,6 +88,7 @@ def permitted(rows: Rows, fact: PermitIssued, at: At) -> None:
             "permits": old["permits"] + 1,
             "permit_worker": fact.worker,
             "permit_until": fact.valid_until,
+            "acting_since": at.time,
             **_timer(fact),
         }
         _change(rows, fact.operation_id, change, at)
@@ -97,11 +105,16 @@ def settled(rows: Rows, fact: OperationSettled, at: At) -> None:
             "result": fact.result,
             "source": fact.source,
             "late": fact.late,
-            "seen": old["seen"] or fact.source in ("OBSERVER", "OPERATOR"),
+            "seen": old["seen"] or fact.source in _BY_OTHERS,
             "task": "",
             **_WAITS_FOR_NOTHING,
         }
-        _change(rows, fact.operation_id, change, at)
+        if old["settled_attempt"] is None:  # Settled anew after a doubt, it was known before.
+            levels.effect_detected(rows, old, at)
+        effect = lineage.effect_known(rows, fact.operation_id, fact.attempt, fact.external_id, at, stray=False)
+        if fact.source in _BY_OTHERS:
+            lineage.verified(rows, effect, "PRESENT", fact.source, fact.evidence, at)
+        _change(rows, fact.operation_id, {**change, "settled_attempt": fact.attempt}, at)
 
 
 def failed(rows: Rows, fact: OperationFailed, at: At) -> None:
@@ -178,6 +191,11 @@ def effect_recorded(rows: Rows, fact: EffectRecorded, at: At) -> None:
             "stray": fact.stray,
             "at": at.time,
         }
+        if fact.stray:
+            levels.effect_detected(rows, old, at)
+        # An id that became known later names the effect that is known already.
+        if fact.stray or old["status"] != "SETTLED" or old["external_id"]:
+            lineage.effect_known(rows, fact.operation_id, fact.attempt, fact.external_id, at, stray=fact.stray)
         _change(rows, fact.operation_id, {"effects": kept(old["effects"], effect)}, at)
 
 
@@ -200,11 +218,18 @@ def observed(rows: Rows, operation_id: str, news: Row, at: At) -> None:
     old = rows.get("operations", operation_id)
     if old is not None:
         seen = {"PRESENT": True, "ABSENT": False, "REVOKED": False}.get(news["finding"], old["seen"])
+        if news["finding"] in lineage.CONCLUSIVE and old["status"] == "SETTLED":
+            # What settles it or proves it absent is a fact of its own, and is verified there.
+            attempt = str(old["settled_attempt"])
+            effect = lineage.node("EFFECT", operation_id, attempt, old["external_id"])
+            lineage.verified(rows, effect, news["finding"], news["source"], news["evidence"], at)
         _change(rows, operation_id, {"observation": news, "seen": seen}, at)
 
 
 def taken_up_by_step(rows: Rows, fact: StepSucceeded, at: At) -> None:
     """A plan's step takes it for its success, and so owns it from here on, whichever plan it was opened under."""
+    task = lineage.node("TASK", fact.intent_id, fact.plan_id, fact.step_id)
+    lineage.link(rows, task, lineage.node("OPERATION", fact.operation_id), at)
     change = {"taken_up": True, "plan_id": fact.plan_id, "step_id": fact.step_id}
     _change(rows, fact.operation_id, change, at)
 
@@ -235,10 +260,14 @@ def put(rows: Rows, old: Row | None, new: Row, at: At) -> None:
         new["in_doubt_since"] = at.time
     elif not doubted:
         new["in_doubt_since"] = None
+    levels.operation_moved(rows, old, new, at)
     new["shown"] = shown.of_operation(new)
     rows.put("operations", new["operation_id"], new)
     before, after = _counts(old), _counts(new)
-    add_to_intent(rows, new["intent_id"], {name: after[name] - before[name] for name in after}, at)
+    had_orphans = old is not None and bool(old["orphans"])
+    moved = {name: after[name] - before[name] for name in after}
+    add_to_intent(rows, new["intent_id"], moved, at)
+    goals.add(rows, new["intent_id"], new["goal_id"], {**moved, "orphans": bool(new["orphans"]) - had_orphans}, at)
     incidents.put_doubt(rows, "OPERATION", new["operation_id"], new if doubted else None, at)
     if new["slot_id"] is not None:
         _tell_steps(rows, new, at)

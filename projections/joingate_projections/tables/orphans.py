@@ -4,7 +4,7 @@
 operation whose effect was suspected before its dispatch, is marked from its first row on.
 """
 
-from joingate_projections.tables import At, Row, Rows, commitments, joined, operations
+from joingate_projections.tables import At, Row, Rows, commitments, joined, levels, operations
 from joingate_projections.tables.intents import put_intent, put_plan
 from joingate_schemas.facts import OrphanCleared, OrphanRaised
 
@@ -17,6 +17,7 @@ def raised(rows: Rows, fact: OrphanRaised, at: At) -> None:
         row |= {"since": old["since"], "created_at": old["created_at"], "first": old["first"]}
     rows.put("orphans", fact.orphan_id, row)
     if old is None:
+        levels.found(rows, f"ORPHANED {fact.kind}", at)
         _mark(rows, row, at, raised=True)
 
 
@@ -31,7 +32,8 @@ def cleared(rows: Rows, fact: OrphanCleared, at: At) -> None:
 def _mark(rows: Rows, orphan: Row, at: At, *, raised: bool) -> None:
     kind, subject_id, intent_id = orphan["subject_kind"], orphan["subject_id"], orphan["intent_id"]
     if kind == "PLAN" and "\x1f" not in subject_id:
-        subject_id = joined(intent_id, subject_id)
+        # The law names a plan by its intent and itself, with a slash; rows have keys that cannot be mistaken.
+        subject_id = joined(intent_id, subject_id.removeprefix(f"{intent_id}/"))
     key = joined(kind, subject_id)
     known = rows.get("subject_orphans", key)
     ids = [one for one in (known["ids"] if known and kind != "INTENT" else ()) if one != orphan["orphan_id"]]

@@ -92,6 +92,30 @@ def of_commitment(row: Row) -> str:
 
 def of_intent(row: Row) -> str:
     """The word for an intent: the worst of what it has outside, else how far it has come."""
+    outside = _outside(row)
+    if outside is not None:
+        return outside
+    if row["status"] == "CANCELLED":
+        return "CANCELLED"
+    return VERIFIED if row["plan_steps"] and row["plan_steps_joined"] >= row["plan_steps"] else PLAN
+
+
+def of_goal(row: Row) -> str:
+    """The word for a goal: the worst of what it has outside; VERIFIED once its state was observed, else how far.
+
+    A verified goal of an open intent stays VERIFIED while work for it goes on, but no trouble hides behind that.
+    """
+    outside = _outside(row)
+    seen = row["observation"] is not None and row["observation"]["finding"] == "PRESENT"
+    if outside in (None, EXECUTING, ACTIVE, PROPOSED) and seen and row["status"] == "OPEN":
+        return VERIFIED
+    if outside is not None:
+        return outside
+    return PLAN if row["status"] == "OPEN" else str(row["status"])
+
+
+def _outside(row: Row) -> str | None:
+    """The word for what an intent or a goal has outside, worst first; None: nothing is outside any more."""
     if row["orphans"]:
         return ORPHANED
     if row["operations_in_doubt"] or row["commitments_in_doubt"]:
@@ -104,8 +128,4 @@ def of_intent(row: Row) -> str:
         return EXECUTING
     if row["commitments_active"]:
         return ACTIVE
-    if row["commitments_proposed"]:
-        return PROPOSED
-    if row["status"] == "CANCELLED":
-        return "CANCELLED"
-    return VERIFIED if row["plan_steps"] and row["plan_steps_joined"] >= row["plan_steps"] else PLAN
+    return PROPOSED if row["commitments_proposed"] else None

@@ -1,0 +1,24 @@
+"""The catalogue in force where something was decided, as the read side has it: from the ledger, not from a file."""
+
+from joingate_projections.store import View
+from joingate_schemas.catalogue import Catalogue
+from joingate_schemas.catalogue_file import CatalogueError, catalogue_from_json
+
+
+def catalogue_on(view: View, partition: int) -> Catalogue | None:
+    """The catalogue in force on a partition; None: the ledger holds none there, or one that this release can't read."""
+    row = view.get("catalogues", f"{partition:05d}")
+    source = view.get("catalogue_sources", row["digest"]) if row is not None else None
+    if source is None:
+        return None
+    try:
+        return catalogue_from_json(source["json"].encode())
+    except CatalogueError:
+        return None  # The gate had read it, so a newer release wrote it; whoever asks is told that none is known.
+
+
+def latest_catalogue(view: View) -> Catalogue | None:
+    """The catalogue that came into force last, on whichever partition; None: none is known."""
+    rows = [row for _, row in view.rows("catalogues")]
+    newest = max(rows, key=lambda row: (row["created_at"], row["partition"]), default=None)
+    return catalogue_on(view, newest["partition"]) if newest is not None else None
