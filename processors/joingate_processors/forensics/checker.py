@@ -29,7 +29,7 @@ _SPEAKERS: dict[str, frozenset[str]] = {
     "approvals": frozenset({"Approve", "Decline"}),
     "observations": frozenset({"Observe", "RetireOwner", "AssignOwner"}),
     "overrides": frozenset({"Override", "RequestReconciliation"}),
-    "resource-verdicts": frozenset({"ResourceGranted", "ResourceDenied"}),
+    "resource-verdicts": frozenset({"ResourceGranted", "ResourceDenied", "ResourceExpired"}),
     "gate": frozenset({"TimerFired", "CatalogueChanged", "ClaimQuarantined", "ClaimHeld"}),
 }  # fmt: skip
 _GRANTS = (f.OperationOpened, f.OperationReady, f.PermitIssued, f.StepSucceeded, f.IntentClosed, f.PlanRecorded,

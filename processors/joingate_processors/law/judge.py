@@ -233,7 +233,7 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
             return Ruling("REJECTED", claim.problem, claim.detail, claim.quarantine_id, "", [opened])
         case (
             c.Transfer() | c.AcceptTransfer() | c.Promise() | c.RetireOwner() | c.AssignOwner()
-            | c.ResourceGranted() | c.ResourceDenied() | c.ClaimHeld()
+            | c.ResourceGranted() | c.ResourceDenied() | c.ResourceExpired() | c.ClaimHeld()
         ):  # fmt: skip
             refuse("NOT_SUPPORTED", f"this release has no rule for {type(claim).__name__}", claim.claim_id)
         case _:
