@@ -19,6 +19,7 @@ from joingate_projections.tables import (
     joined,
     operations,
     orphans,
+    resources,
 )
 from joingate_schemas.codec import UnknownFact
 from joingate_schemas.decisions import Decision, Quarantined
@@ -54,6 +55,7 @@ from joingate_schemas.facts import (
     PlanRecorded,
     QuarantineOpened,
     QuarantineResolved,
+    ResourceChanged,
     StepSucceeded,
 )
 from joingate_schemas.reasons import reason_number
@@ -69,6 +71,8 @@ _IDS = (
     "by",
     "compensates",
     "external_id",
+    "resource_ref",
+    "holder",
 )
 
 
@@ -131,6 +135,8 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             operations.compensation_requested(rows, fact, at)
         case EffectRecorded():
             operations.effect_recorded(rows, fact, at)
+        case ResourceChanged():
+            resources.changed(rows, fact, at)
         case ApprovalRecorded():
             operations.approval_recorded(rows, fact, at)
         case ObservationRecorded():

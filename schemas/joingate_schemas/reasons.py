@@ -122,7 +122,7 @@ REASONS: dict[str, Reason] = _table(
     (515, "UNKNOWN_OPERATION", "No such operation.", "Read the operation's id from the ledger.", CHANGED),
     (516, "TOO_EARLY", "Something sent may still be on its way, so a look proves nothing yet.",
      "Look again after the longest in-flight time.", LATER),
-    (517, "NOT_READY", "The operation still waits for its approval or hold window.",
+    (517, "NOT_READY", "The operation still waits for its approval, its hold window or its resources.",
      "Wait for the PREPARE command.", LATER),
     (518, "OPERATION_ENDED", "The operation has ended.", "Read its present status.", NO),
     (519, "UNKNOWN_QUARANTINE", "No such quarantined record, or it was resolved already.",

@@ -3,8 +3,9 @@
 import hashlib
 from typing import Any
 
-from joingate_processors.arbiter.judge import Heard, fold, judge, lease_passed
-from joingate_processors.arbiter.outgoing import Answer, answer
+from joingate_processors.arbiter.judge import Heard, fold
+from joingate_processors.arbiter.memory import MemoryArbiter
+from joingate_processors.arbiter.outgoing import Answer
 from joingate_processors.arbiter.state import ArbiterState
 from joingate_schemas.arbitration import (
     AnyResourceMessage,
@@ -23,40 +24,29 @@ START_AT = 1_000_000_000
 REF = "window:prod"
 
 
-class Bench:
-    """One partition of the arbiter."""
+class Bench(MemoryArbiter):
+    """One partition of the arbiter, with a clock."""
 
     def __init__(self) -> None:
-        self.state = ArbiterState()
+        super().__init__(CODEC)
         self.now = START_AT
-        self.ledger: list[bytes] = []
-        self.decisions: list[ArbiterDecision] = []
         self.answers: list[Answer] = []
 
-    def hear(self, message: AnyResourceMessage | None, raw: bytes | None = None) -> ArbiterDecision:
-        """The message is appended now, in its wire form."""
-        raw = CODEC.encode(message) if message is not None else raw or b""
-        heard = Heard(message, raw, len(self.ledger), self.now, "" if message is not None else "rubbish")
-        return self._take(judge(self.state, heard, 1))
+    def say(self, message: AnyResourceMessage | None, raw: bytes = b"") -> ArbiterDecision:
+        """The message is appended now; None stands for bytes that can't be read."""
+        raw = CODEC.encode(message) if message is not None else raw
+        told = self.take(Heard(message, raw, len(self.ledger), self.now, "" if message is not None else "rubbish"))
+        self.answers += [] if told is None else [told]
+        return self.decisions[-1]
 
     def advance(self, ms: int) -> list[ArbiterDecision]:
         """Time passes; leases that are over are told."""
         until, before = self.now + ms, len(self.decisions)
-        while (hold := self.state.due(until)) is not None:
-            self.now = max(self.now, hold["deadline_at"] or 0)
-            self._take(lease_passed(self.state, hold, self.now, 1))
+        while (due := self.next_due()) is not None and due <= until:
+            self.now = max(self.now, due)
+            self.answers += self.leases(self.now)
         self.now = until
         return self.decisions[before:]
-
-    def _take(self, decision: ArbiterDecision) -> ArbiterDecision:
-        raw = CODEC.encode(decision)
-        fold(self.state, decision, hashlib.sha256(raw).digest())
-        self.ledger.append(raw)
-        self.decisions.append(decision)
-        said = answer(decision)
-        if said is not None:
-            self.answers.append(said)
-        return decision
 
     def replayed(self) -> ArbiterState:
         """The state that the encoded ledger alone rebuilds, its chain checked."""

@@ -58,7 +58,7 @@ def test_nothing_is_ever_granted_beyond_what_there_is(moves: list[tuple[Move, in
     for n, (move, ms) in enumerate(moves, 1):
         bench.advance(ms)
         before = plain(bench.state)
-        said = bench.hear(message(move, n))
+        said = bench.say(message(move, n))
         if said.verdict == "GRANTED" and said.reason == "OK":
             check_granted(bench, before, move[2])
         if said.verdict == "DENIED":
@@ -76,10 +76,10 @@ def test_repeats_change_nothing_wherever_they_come(moves: list[Move], data: st.D
     """Each message once, against the same with any of those before it heard again in between, in any order."""
     once, often = Bench(), Bench()
     for n, move in enumerate(moves, 1):
-        first, second = once.hear(message(move, n)), often.hear(message(move, n))
+        first, second = once.say(message(move, n)), often.say(message(move, n))
         assert (first.verdict, first.reason, first.holder) == (second.verdict, second.reason, second.holder)
         for repeat in data.draw(st.lists(st.integers(1, n), max_size=3)):
-            again = often.hear(message(moves[repeat - 1], repeat))
+            again = often.say(message(moves[repeat - 1], repeat))
             assert again.verdict == "REPLAYED"
     assert plain(once.state) == plain(often.state)
     assert once.answers == often.answers
@@ -90,7 +90,7 @@ def test_repeats_change_nothing_wherever_they_come(moves: list[Move], data: st.D
 def test_a_lease_that_is_over_never_frees_anything(moves: list[Move], ms: int) -> None:
     bench = Bench()
     for n, move in enumerate(moves, 1):
-        bench.hear(message(move, n))
+        bench.say(message(move, n))
     before = [(hold["resource_ref"], hold["operation_id"], hold["quantity"]) for hold in plain(bench.state)]
     bench.advance(ms)
     after = [(hold["resource_ref"], hold["operation_id"], hold["quantity"]) for hold in plain(bench.state)]
@@ -111,11 +111,11 @@ def test_of_those_who_ask_in_sorted_order_and_free_the_rest_when_denied_one_gets
             continue
         n += 1
         ref = ("window:a", "window:b")[asked[operation]]
-        if bench.hear(reserve(operation, n, ref)).verdict == "DENIED":
+        if bench.say(reserve(operation, n, ref)).verdict == "DENIED":
             stopped.add(operation)
             for given_back in ("window:a", "window:b")[: asked[operation]]:
                 n += 1
-                bench.hear(free(operation, n, ref=given_back))
+                bench.say(free(operation, n, ref=given_back))
             continue
         asked[operation] += 1
         if asked[operation] == 2:
