@@ -35,7 +35,8 @@ class Bench(MemoryArbiter):
     def say(self, message: AnyResourceMessage | None, raw: bytes = b"") -> ArbiterDecision:
         """The message is appended now; None stands for bytes that can't be read."""
         raw = CODEC.encode(message) if message is not None else raw
-        told = self.take(Heard(message, raw, len(self.ledger), self.now, "" if message is not None else "rubbish"))
+        problem = ("", "") if message is not None else ("UNREADABLE", "rubbish")
+        told = self.take(Heard(message, raw, len(self.ledger), self.now, *problem))
         self.answers += [] if told is None else [told]
         return self.decisions[-1]
 

@@ -23,7 +23,7 @@ from joingate_schemas.arbitration import (
 class Heard(NamedTuple):
     """One message as it reached the arbiter: decoded, with its bytes, its offset and its append time (ms).
 
-    `message` None: the bytes could not be read, for the reason in `problem`.
+    `message` None: it is none that can be decided here, for the reason `problem` and the sentence `detail`.
     """
 
     message: AnyResourceMessage | None
@@ -31,6 +31,7 @@ class Heard(NamedTuple):
     offset: int
     appended_at: int
     problem: str = ""
+    detail: str = ""
 
 
 class Finding(NamedTuple):
@@ -48,7 +49,7 @@ def judge(state: ArbiterState, heard: Heard, epoch: int) -> ArbiterDecision:
     message = heard.message
     now = max(state.header.decided_at, heard.appended_at)
     if message is None:
-        found = Finding("REJECTED", "UNREADABLE", None, heard.problem)
+        found = Finding("REJECTED", heard.problem, None, heard.detail)
         return _placed(state, epoch, now, heard.offset, heard.appended_at, "", None, heard.raw, found)
     found = _found(state, message, now)
     return _placed(
