@@ -29,8 +29,10 @@ _IDLE_WAIT_S = 0.25
 _REOPEN_PAUSE_S_MAX = 5.0
 
 SeatState = Literal["RESTORING", "RUNNING", "HALTED"]
-OnStatus = Callable[[dict[int, tuple[SeatState, str]]], None]
-"""Told of each change: for each partition of this worker its state, and a sentence where there is something to say."""
+Standing = dict[int, tuple[SeatState, str]]
+"""For each partition of this worker its state, and a sentence where there is something to say."""
+OnStatus = Callable[[Standing], None]
+"""Told of each change."""
 
 
 class _Seat:

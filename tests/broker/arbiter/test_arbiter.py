@@ -1,6 +1,7 @@
 """Both deciders on a real broker: one resource, two that race for it, and a kill at every step in between."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -247,6 +248,25 @@ def test_what_is_given_back_before_a_restart_is_free_after_it_and_a_lease_outliv
     epochs = [one.epoch for one in here.rulings() if one.resource_ref == "slot:1"]
     assert epochs == sorted(epochs)
     assert len(set(epochs)) == 2
+
+
+def test_the_command_runs_an_arbiter_until_it_is_asked_to_end(bootstrap: str, topic_prefix: str) -> None:
+    Topics(topic_prefix).create(bootstrap, 1)
+    environment = {"BOOTSTRAP_SERVERS": bootstrap, "JOINGATE_PREFIX": topic_prefix, "JOINGATE_PARTITIONS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "joingate", "arbiter", "--json"], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        said = next(row for line in process.stdout if (row := json.loads(line))["ready"])
+        assert (said["service"], said["state"], said["sentence"]) == ("arbiter", "RUNNING", "partitions 0")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
 
 
 def test_an_arbiter_that_was_replaced_may_not_decide(bootstrap: str, topic_prefix: str) -> None:
