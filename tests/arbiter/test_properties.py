@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from joingate_processors.forensics.checked_resources import check_resources
 from joingate_schemas.arbitration import AnyResourceMessage, Hold
 
 from .bench import Bench, extend, free, plain, quarantine, reserve
@@ -68,6 +69,7 @@ def test_nothing_is_ever_granted_beyond_what_there_is(moves: list[tuple[Move, in
                 assert any(one["operation_id"] == said.holder for one in before)
     assert plain(bench.replayed()) == plain(bench.state)
     assert bench.replayed().marks == bench.state.marks
+    assert check_resources(bench.decisions, bench.ledger) == []
 
 
 @settings(max_examples=300, deadline=None)

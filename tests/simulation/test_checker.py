@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from joingate_processors.forensics import checked_commitments, checked_operations, checker, violations
+from joingate_processors.forensics import (
+    checked_commitments,
+    checked_operations,
+    checked_resources,
+    checker,
+    violations,
+)
 from joingate_processors.forensics.checker import INVARIANTS, Checker, check
 from joingate_schemas import facts as f
 from joingate_schemas.codec import Codec
@@ -70,6 +76,8 @@ TELL = the(f.OperationOpened, step_id="tell", generation=2)
 REFUND = the(f.OperationOpened, step_id="refund", generation=1)
 REFUND_2 = the(f.OperationOpened, step_id="refund", generation=2)
 WINDOW = the(f.OperationOpened, step_id="window")
+WANTED = f.ResourceChanged(operation_id=WINDOW.operation_id, intent_id=INTENT, resource_ref="slot:1", quantity=1,
+                           standing="WANTED")  # fmt: skip
 OBLIGATION = the(f.CommitmentProposed)
 
 
@@ -151,6 +159,9 @@ BROKEN: list[tuple[str, str, Callable[[], Ledger]]] = [
     ("FRESH", "for an older version",
      lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id) - 1,
                        changed(the(f.IntentDeclared), version=2))),
+    ("RESOURCES", "a permit without a grant", lambda: with_fact(at(f.OperationOpened, step_id="window"), WANTED)),
+    ("RESOURCES", "a grant of nobody's",
+     lambda: with_fact(at(f.OperationOpened, step_id="window"), changed(WANTED, standing="HELD"))),
     ("SETTLED", "no permit", lambda: without(f.PermitIssued, operation_id=TELL.operation_id)),
     ("SETTLED", "by a claim that is no Commit",
      lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id),
@@ -252,11 +263,11 @@ def test_a_live_ledger_can_be_fed_as_it_grows() -> None:
 
 def test_the_checker_shares_no_code_with_the_law() -> None:
     """It imports neither the law nor anything that is built on it."""
-    for module in (checker, checked_operations, checked_commitments, violations):
+    for module in (checker, checked_operations, checked_commitments, checked_resources, violations):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("joingate_processors"):
                 name = (node.module or "").rpartition(".")[2]
-                assert name in ("violations", "checked_operations", "checked_commitments")
+                assert name in ("violations", "checked_operations", "checked_commitments", "checked_resources")
 
 
 def test_a_violation_reads_as_a_sentence() -> None:

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from joingate_processors.arbiter.partition import ArbiterPartition
 from joingate_processors.arbiter.settings import ArbiterSettings
+from joingate_processors.forensics.checked_resources import check_resources
 from joingate_processors.gate.settings import GateSettings
 from joingate_processors.gate.transactions import WriterLost
 from joingate_processors.gate.worker import run_gate
@@ -29,7 +30,6 @@ from joingate_schemas.catalogue import Action, Argument, Catalogue, Downstream, 
 from joingate_schemas.codec import AnyRecord, Codec
 from joingate_schemas.decisions import Command, Decision
 from joingate_schemas.facts import OperationReady, OperationWithdrawn, ResourceChanged
-from joingate_schemas.guard import LedgerGuard
 from joingate_schemas.ids import operation_id
 from joingate_schemas.topics import Topics
 
@@ -155,14 +155,14 @@ class Town:
         return [record for record, _, _ in self.read(self.topics.ledger) if isinstance(record, Decision)]
 
     def rulings(self) -> list[ArbiterDecision]:
-        """The arbiter's ledger; that it holds together is checked on the way."""
-        guards = [LedgerGuard(name=f"resource-ledger[{number}]") for number in range(PARTITIONS)]
-        found = []
+        """The arbiter's ledger, partition by partition; that it holds together is checked on the way."""
+        found: dict[int, list[tuple[ArbiterDecision, bytes]]] = {}
         for record, raw, number in self.read(self.topics.resource_ledger):
             assert isinstance(record, ArbiterDecision)
-            assert guards[number].check(record, raw) == "NEW"
-            found.append(record)
-        return found
+            found.setdefault(number, []).append((record, raw))
+        for one in found.values():
+            assert check_resources([record for record, _ in one], [raw for _, raw in one]) == []
+        return [record for one in found.values() for record, _ in one]
 
     def facts(self, cls: type[Any]) -> list[Any]:
         """Every fact of this class in the gate's ledger."""
