@@ -21,6 +21,7 @@ from joingate_projections.tables import (
     orphans,
     resources,
 )
+from joingate_schemas.arbitration import ArbiterDecision
 from joingate_schemas.codec import UnknownFact
 from joingate_schemas.decisions import Decision, Quarantined
 from joingate_schemas.facts import (
@@ -91,6 +92,11 @@ def fold_quarantined(rows: Rows, record: Quarantined) -> None:
         data: bytes | None = getattr(record, name)
         row[name] = data.hex() if data is not None else None
     rows.put("quarantine_records", record.quarantine_id, row)
+
+
+def fold_arbiter(rows: Rows, decision: ArbiterDecision, partition: int) -> None:
+    """Fold a decision of the arbiter's `partition` into `rows`. The caller sees to order, gaps and repetition."""
+    resources.held(rows, decision, partition)
 
 
 def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
