@@ -19,6 +19,9 @@ from joingate_schemas.arbitration import (
     Reserve,
 )
 
+REMINDER_MS_MAX = 86_400_000
+"""How long the arbiter pauses at most before it asks again about a lease that is over, where the lease is no longer."""
+
 
 class Heard(NamedTuple):
     """One message as it reached the arbiter: decoded, with its bytes, its offset and its append time (ms).
@@ -61,10 +64,11 @@ def lease_passed(state: ArbiterState, hold: Hold, now: int, epoch: int) -> Arbit
     """The decision, at `now` (ms), that the lease of `hold` is over: it stays, and the gate is asked about it.
 
     What an operation may yet do is known to its gate alone, so no lease takes anything away by itself. It is asked
-    again whenever the lease's length has passed.
+    again less and less often, for what stays in doubt for weeks must not fill the ledgers.
     """
     at = max(state.header.decided_at, now)
-    pending: Hold = {**hold, "status": "RECLAIM_PENDING", "deadline_at": at + max(hold["lease_ms"] or 0, 1)}
+    pause_ms = max(hold["lease_ms"] or 1, min(at - hold["since"], REMINDER_MS_MAX))
+    pending: Hold = {**hold, "status": "RECLAIM_PENDING", "deadline_at": at + pause_ms}
     key = (hold["resource_ref"], hold["operation_id"])
     message = Extend(
         resource_ref=key[0], operation_id=key[1], generation=hold["generation"], n=state.marks.get(key, 0),
