@@ -113,6 +113,34 @@ def run_gate(settings: Settings, stop: threading.Event, reporter: Reporter) -> N
     )
 
 
+def run_arbiter(settings: Settings, stop: threading.Event, reporter: Reporter) -> None:
+    """Decide on resources until told to stop."""
+    from joingate_processors.arbiter.settings import ArbiterSettings
+    from joingate_processors.arbiter.worker import Standing
+    from joingate_processors.arbiter.worker import run_arbiter as run
+
+    def tell(standing: Standing) -> None:
+        troubles = [f"partition {number}: {sentence}" for number, (_, sentence) in standing.items() if sentence]
+        if standing and all(state == "RUNNING" for state, _ in standing.values()):
+            reporter.say("RUNNING", f"partitions {', '.join(map(str, sorted(standing)))}", ready=True)
+        else:
+            reporter.say("BUSY", "; ".join(troubles) or "taking its partitions over")
+
+    reporter.say("STARTING")
+    run(
+        ArbiterSettings(
+            bootstrap_servers=settings.bootstrap_servers,
+            prefix=settings.prefix,
+            partitions=settings.partitions,
+            registry_url=settings.registry_url,
+            client=settings.client,
+        ),
+        stop,
+        tell,
+    )
+    reporter.say("STOPPED")
+
+
 def run_project(settings: Settings, stop: threading.Event, reporter: Reporter, *, rebuild: bool = False) -> None:
     """Fold the ledger until told to stop."""
     from joingate_projections.lanes import Status

@@ -251,12 +251,18 @@ def _start_all(crew: Crew, settings: Settings, stop: threading.Event, show: Show
     catalogue = find_catalogue(settings.catalogue)
     asked = {name: bank_url for name, one in catalogue.downstreams.items() if one.capabilities != ("NONE",)}
     show.step("starting the reconciler")
+    arbiter = None
+    if any(resource.arbitrated for resource in catalogue.resources.values()):
+        show.step("starting the arbiter, for the catalogue has resources that it decides on")
+        arbiter = crew.start("arbiter", ["arbiter"], environment)
     reconcile = crew.start(
         "reconcile", ["reconcile"], {**environment, "JOINGATE_DOWNSTREAMS": json.dumps(asked | settings.downstreams)}
     )
     api_url = str(crew.wait_ready(serve, READY_S_MAX, stop.is_set).get("url", ""))
     crew.wait_ready(gate, READY_S_MAX, stop.is_set)
     crew.wait_ready(reconcile, READY_S_MAX, stop.is_set)
+    if arbiter is not None:
+        crew.wait_ready(arbiter, READY_S_MAX, stop.is_set)
     return api_url, bank_url
 
 

@@ -15,7 +15,7 @@ import yaml
 from joingate.local_kafka import KAFKA_VERSION, compose_file
 from joingate_schemas.catalogue_file import builtin_catalogue
 
-COMMANDS = frozenset({"gate", "serve", "project", "reconcile", "sample", "topics"})
+COMMANDS = frozenset({"gate", "arbiter", "serve", "project", "reconcile", "sample", "topics"})
 CONDITIONS = frozenset({"service_started", "service_healthy", "service_completed_successfully"})
 
 FOLDER = compose_file().parent
@@ -27,7 +27,7 @@ OURS = sorted(name for name, service in SERVICES.items() if "build" in service)
 def test_what_runs() -> None:
     """One broker of the version that we test with, and the processes of Join Gate."""
     assert SERVICES["kafka"]["image"] == f"apache/kafka:{KAFKA_VERSION}"
-    assert OURS == ["gate", "reconcile", "sample", "serve", "topics"]
+    assert OURS == ["arbiter", "gate", "reconcile", "sample", "serve", "topics"]
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -17,7 +17,7 @@ Port = Annotated[int | None, typer.Option("--port", help="The API's port; 0 take
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this room."""
-    for command in (up, gate, project, serve, reconcile, sample):
+    for command in (up, gate, arbiter, project, serve, reconcile, sample):
         app.command()(command)
 
 
@@ -47,6 +47,15 @@ def gate(catalogue: CatalogueName = None, data_dir: DataDir = None, json: Json =
     services.log_to_stderr()
     settings = load_settings(catalogue=catalogue, data_dir=data_dir)
     services.run_gate(settings, services.until_signal(), services.Reporter("gate", json))
+
+
+def arbiter(json: Json = False) -> None:
+    """Decide who gets what is scarce: one arbiter worker. Start several to share the partitions; none needs a disk."""
+    from joingate import services
+    from joingate.settings import load_settings
+
+    services.log_to_stderr()
+    services.run_arbiter(load_settings(), services.until_signal(), services.Reporter("arbiter", json))
 
 
 def project(

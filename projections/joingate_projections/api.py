@@ -115,6 +115,7 @@ _PATHS = {
     "commitments": "Obligations in the outside world.",
     "orphans": "What has nobody behind it, oldest first.",
     "in_doubt": "What nobody knows, oldest first, with age and deadline.",
+    "resources": "Who has what is scarce, oldest first: held, past its lease, in quarantine, or spent.",
     "quarantine": "Records that could not be read, with their bytes.",
     "decisions": "The ledger's decisions with their facts. `intent` and `claim` find those that mention an id.",
     "observations": "Each source's latest news about a subject.",

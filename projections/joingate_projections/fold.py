@@ -20,7 +20,9 @@ from joingate_projections.tables import (
     joined,
     operations,
     orphans,
+    resources,
 )
+from joingate_schemas.arbitration import ArbiterDecision
 from joingate_schemas.codec import UnknownFact
 from joingate_schemas.decisions import Decision, Quarantined
 from joingate_schemas.facts import (
@@ -55,6 +57,7 @@ from joingate_schemas.facts import (
     PlanRecorded,
     QuarantineOpened,
     QuarantineResolved,
+    ResourceChanged,
     StepSucceeded,
 )
 from joingate_schemas.reasons import reason_number
@@ -70,6 +73,8 @@ _IDS = (
     "by",
     "compensates",
     "external_id",
+    "resource_ref",
+    "holder",
 )
 
 
@@ -88,6 +93,11 @@ def fold_quarantined(rows: Rows, record: Quarantined) -> None:
         data: bytes | None = getattr(record, name)
         row[name] = data.hex() if data is not None else None
     rows.put("quarantine_records", record.quarantine_id, row)
+
+
+def fold_arbiter(rows: Rows, decision: ArbiterDecision, partition: int) -> None:
+    """Fold a decision of the arbiter's `partition` into `rows`. The caller sees to order, gaps and repetition."""
+    resources.held(rows, decision, partition)
 
 
 def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
@@ -132,6 +142,8 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             operations.compensation_requested(rows, fact, at)
         case EffectRecorded():
             operations.effect_recorded(rows, fact, at)
+        case ResourceChanged():
+            resources.changed(rows, fact, at)
         case ApprovalRecorded():
             operations.approval_recorded(rows, fact, at)
         case ObservationRecorded():

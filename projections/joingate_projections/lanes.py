@@ -8,15 +8,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
-from joingate_projections.fold import fold, fold_quarantined
+from joingate_projections.fold import fold, fold_arbiter, fold_quarantined
 from joingate_projections.store import Batch, Position
 from joingate_projections.tables import Row
+from joingate_schemas.arbitration import ArbiterDecision
 from joingate_schemas.codec import Codec, Undecodable
 from joingate_schemas.decisions import Decision, Quarantined
-from joingate_schemas.guard import LedgerFault, LedgerGuard
+from joingate_schemas.guard import Chained, LedgerFault, LedgerGuard
 
-Record = TypeVar("Record", Decision, Quarantined)
-Stream: TypeAlias = Literal["ledger", "quarantine"]
+Record = TypeVar("Record", Decision, Quarantined, ArbiterDecision)
+Stream: TypeAlias = Literal["ledger", "quarantine", "resources"]
 State: TypeAlias = Literal["CATCHING_UP", "FOLLOWING", "WAITING", "STOPPED"]
 REBUILD = "Should that be as intended, start `joingate project --rebuild`."
 
@@ -161,10 +162,11 @@ class LedgerLane(Lane):
     """A partition of the ledger: only what continues the record before is believed."""
 
     stream: Stream = "ledger"
+    _whose = "The"
 
     def __init__(self, topic: str, partition: int, position: Position | None) -> None:
         super().__init__(topic, partition, position)
-        name = f"The ledger's partition {partition}"
+        name = f"{self._whose} ledger's partition {partition}"
         self._guard = LedgerGuard(name=name)
         if position is not None:
             self._guard = LedgerGuard(position.seq, bytes.fromhex(position.digest), position.epoch, name=name)
@@ -189,13 +191,30 @@ class LedgerLane(Lane):
 
     def _fold(self, batch: Batch, codec: Codec, offset: int, raw: bytes, digest: bytes) -> tuple[int, int] | None:
         decision = _decoded(codec, raw, Decision, f"The record at offset {offset} of {self.named}")
-        try:
-            said = self._guard.check(decision, raw, digest)
-        except LedgerFault as fault:
-            raise Fault(f"{fault}{self._deleted()}") from fault
-        if said == "SEEN":
+        if not self._comes_next(decision, raw, digest):
             return None
         fold(batch, decision, self.partition)
+        return decision.seq, decision.epoch
+
+    def _comes_next(self, decision: Chained, raw: bytes, digest: bytes) -> bool:
+        """Whether the record is new and continues the one before; False: it was folded. Raises Fault."""
+        try:
+            return self._guard.check(decision, raw, digest) == "NEW"
+        except LedgerFault as fault:
+            raise Fault(f"{fault}{self._deleted()}") from fault
+
+
+class ResourceLane(LedgerLane):
+    """A partition of the arbiter's ledger, believed as the gate's is."""
+
+    stream: Stream = "resources"
+    _whose = "The arbiter's"
+
+    def _fold(self, batch: Batch, codec: Codec, offset: int, raw: bytes, digest: bytes) -> tuple[int, int] | None:
+        decision = _decoded(codec, raw, ArbiterDecision, f"The record at offset {offset} of {self.named}")
+        if not self._comes_next(decision, raw, digest):
+            return None
+        fold_arbiter(batch, decision, self.partition)
         return decision.seq, decision.epoch
 
 

@@ -42,6 +42,7 @@ _KNOWN_BY: dict[str, tuple[str, ...]] = {
     "commitments": ("intent_id", "operation_id", "resource_refs", "owner_id"),
     "orphans": ("intent_id", "subject_id"),
     "in_doubt": ("intent_id", "subject_id"),
+    "resources": ("resource_ref", "operation_id", "intent_id"),
     "quarantine": ("scope",),
     "observations": ("subject_id",),
     "catalogues": ("digest",),
@@ -400,6 +401,7 @@ _NAMED_BY = {
     "operations": "operation_id",
     "commitments": "commitment_id",
     "orphans": "orphan_id",
+    "resources": "resource_ref",
     "quarantine": "quarantine_id",
     "catalogues": "digest",
 }

@@ -12,7 +12,16 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from joingate_projections.lanes import REBUILD, Fault, Lane, LedgerLane, QuarantineLane, Status, UnknownSchema
+from joingate_projections.lanes import (
+    REBUILD,
+    Fault,
+    Lane,
+    LedgerLane,
+    QuarantineLane,
+    ResourceLane,
+    Status,
+    UnknownSchema,
+)
 from joingate_projections.reader import now_ms
 from joingate_projections.store import Batch, ProjectionStore
 from joingate_schemas.codec import Codec
@@ -140,7 +149,12 @@ class _Projector:
         """
         found = self._consumer.list_topics(timeout=ASK_TIMEOUT_S).topics
         lanes: dict[tuple[str, int], Lane] = {}
-        for topic, kind in ((self._topics.ledger, LedgerLane), (self._topics.quarantine, QuarantineLane)):
+        kinds: list[tuple[str, type[Lane]]] = [
+            (self._topics.ledger, LedgerLane), (self._topics.quarantine, QuarantineLane),
+        ]  # fmt: skip
+        if self._topics.resource_ledger in found:  # A deployment that has no arbiter may have no ledger of one.
+            kinds.append((self._topics.resource_ledger, ResourceLane))
+        for topic, kind in kinds:
             if topic not in found or not found[topic].partitions:
                 raise ProjectionError(f"The topic {topic} does not exist. Create it with `joingate topics create`.")
             there = sorted(found[topic].partitions)

@@ -68,6 +68,7 @@ class Action:
     arguments: tuple[Argument, ...] = ()
     business_key: str = ""
     resources: tuple[str, ...] = ()
+    quantities: dict[str, str] = field(default_factory=dict)  # kind of resource -> a number, or a template of one
     obligation: str | None = None
     verification: bool = False
 
@@ -104,11 +105,21 @@ class ObligationType:
 
 @dataclass(frozen=True)
 class Resource:
-    """Something scarce; `kind` is the part of a reference before the colon, as `window` in `window:production`."""
+    """Something scarce; `kind` is the part of a reference before the colon, as `window` in `window:production`.
+
+    `arbitrated`: an operation that names it waits for the arbiter's grant; else it is only shown, and part of what is
+    approved. `capacities` are those of single references, by their name, where `capacity` is everybody else's; both
+    count whole smallest units. `keeps`: a settled operation does not give its quantity back. `lease_ms`: how long it
+    is held until the gate is asked whether it is needed still.
+    """
 
     kind: str
     mode: Literal["EXCLUSIVE", "CAPACITY", "ONCE_EVER"]
     capacity: float | None = None
+    capacities: dict[str, float] = field(default_factory=dict)
+    arbitrated: bool = False
+    keeps: bool = False
+    lease_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -141,7 +152,8 @@ class Catalogue:
     """One version of everything declared; `digest` is the SHA-256 of `source`, its canonical JSON.
 
     An empty `principals` means that any principal may speak in the role of the topic that its claim arrives on.
-    `plan_progress_ms` is how long an adopted plan may go without progress before it is reported.
+    `plan_progress_ms` is how long an adopted plan may go without progress before it is reported; `resource_wait_ms`
+    how long an operation waits for the arbiter's word before it is withdrawn.
     """
 
     version: str
@@ -155,4 +167,5 @@ class Catalogue:
     objectives: dict[str, Objective] = field(default_factory=dict)
     plan_progress_ms: int = 86_400_000
     max_skew_ms: int = 300_000
+    resource_wait_ms: int = 60_000
     silent_attempts_max: int = 3

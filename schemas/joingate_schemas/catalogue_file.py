@@ -201,6 +201,7 @@ def _canonical_entry(name: str, shape: Shape) -> dict[str, Any]:
     fields = _in_ms(shape)
     if isinstance(shape, ActionShape):
         fields["executor"] = shape.executor or shape.downstream
+        fields["quantities"] = {kind: str(quantity) for kind, quantity in shape.quantities.items()}
         fields["arguments"] = [
             {"name": key, **(argument or {"meaning": True, "from_records": False})}
             for key, argument in fields["arguments"].items()

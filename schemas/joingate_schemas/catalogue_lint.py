@@ -25,6 +25,8 @@ S = TypeVar("S", bound=Shape)
 # What the gate adds to the arguments of an operation that undoes another one.
 _GIVEN = frozenset({"business_key", "external_id"})
 _DAY_MS = 86_400_000
+# Who asks, for quotas: known when an operation is dispatched.
+_ASKING = frozenset({"tenant", "principal"})
 
 
 def lint(sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding]:
@@ -40,8 +42,7 @@ def lint(sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding
     for name, obligation in _of(sections, "obligations", ObligationShape):
         yield from _obligation(("obligations", name), obligation, sections)
     for name, resource in _of(sections, "resources", ResourceShape):
-        if resource.capacity is not None and resource.mode != "CAPACITY":
-            yield ("resources", name, "capacity"), f"a resource of mode {resource.mode} has no capacity"
+        yield from _resource(("resources", name), resource)
     for name, principal in _of(sections, "principals", PrincipalShape):
         yield from _principal(("principals", name), principal, sections)
     for name, objective in _of(sections, "objectives", ObjectiveShape):
@@ -161,7 +162,42 @@ def _resources(at: Place, action: ActionShape, sections: Mapping[str, Mapping[st
             yield place, f"{reference!r} is no reference: write kind and name, as in window:{{business_key}}"
         else:
             yield from _undeclared(place, "resource", kind, sections["resources"])
-        yield from _template(place, reference, frozenset(action.arguments) | _GIVEN)
+        yield from _template(place, reference, frozenset(action.arguments) | _GIVEN | _ASKING)
+    kinds = {reference.partition(":")[0] for reference in action.resources}
+    for kind, quantity in action.quantities.items():
+        place = (*at, "quantities", kind)
+        shape = sections["resources"].get(kind)
+        if kind not in kinds:
+            yield place, f"the action uses no resource {kind!r}; it uses: {', '.join(sorted(kinds)) or 'none'}"
+        elif isinstance(shape, ResourceShape) and shape.mode != "CAPACITY":
+            yield place, f"a resource of mode {shape.mode} is taken as a whole and has no quantity"
+        yield from _quantity(place, str(quantity), frozenset(action.arguments))
+
+
+def _quantity(place: Place, quantity: str, arguments: frozenset[str]) -> Iterator[Finding]:
+    names = _placeholders(quantity)
+    if names == [] and not (quantity.isdecimal() and int(quantity) >= 1):
+        yield place, f"{quantity!r} is no quantity: a whole number above 0, or an argument in braces, as in {{count}}"
+    elif names and quantity != f"{{{names[0]}}}":
+        yield place, f"{quantity!r} is no quantity: one argument in braces, and nothing beside it"
+    else:
+        yield from _template(place, quantity, arguments)
+
+
+def _resource(at: Place, resource: ResourceShape) -> Iterator[Finding]:
+    for field, value in (("capacity", resource.capacity), ("capacities", resource.capacities or None)):
+        if value is not None and resource.mode != "CAPACITY":
+            yield (*at, field), f"a resource of mode {resource.mode} has no capacity"
+    capacities: dict[tuple[str, ...], float | None] = {("capacity",): resource.capacity}
+    capacities |= {("capacities", name): capacity for name, capacity in resource.capacities.items()}
+    for place, capacity in capacities.items():
+        if resource.arbitrated and capacity is not None and not capacity.is_integer():
+            yield (*at, *place), f"{capacity} is no whole number: count in the smallest unit, so that sums are exact"
+    if resource.keeps and resource.mode != "CAPACITY":
+        yield (*at, "keeps"), "only a quantity is kept by what was done; ONCE_EVER says so of a whole"
+    for field in ("keeps", "lease"):
+        if getattr(resource, field) and not resource.arbitrated:
+            yield (*at, field), f"{field} needs arbitrated: true, for nobody else acts on it"
 
 
 def _obligation(

@@ -16,6 +16,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "version": "The catalogue's own version, any text; each decision belongs to a digest of the whole catalogue.",
         "plan_progress": "How long an adopted plan may go without progress before it is reported as stalled.",
         "max_skew": "How far a claim's own stamp may lie from its append time before it is flagged.",
+        "resource_wait": "How long an operation waits for the arbiter's word about a resource before it is withdrawn.",
         "silent_attempts_max": "How often a silent operation is started again before a person is asked.",
     },
     "downstreams": {
@@ -46,7 +47,10 @@ MEANINGS: dict[str, dict[str, str]] = {
         "arguments": "Its arguments by name, each with the fields below.",
         "business_key": "A template over the arguments: the business entity. The same action on the same entity within "
         "an intent is one operation.",
-        "resources": "Templates of the resources that it uses, as in window:{business_key}.",
+        "resources": "Templates of the resources that it uses, as in window:{business_key}. {tenant} and {principal} "
+        "make it a quota of whoever asks.",
+        "quantities": "How much it takes of a CAPACITY, by the resource's kind: a whole number, or an argument in "
+        "braces; left out: 1.",
         "obligation": "The type of the commitment that its success creates.",
         "verification": "Whether it counts as done only once somebody else has seen the effect.",
     },
@@ -72,7 +76,12 @@ MEANINGS: dict[str, dict[str, str]] = {
     },
     "resources": {
         "mode": "One holder at a time, a quantity, or once ever.",
-        "capacity": "The quantity, with CAPACITY.",
+        "capacity": "The quantity, with CAPACITY, in whole smallest units; left out: any quantity fits.",
+        "capacities": "The quantity of single references that differ, by the name after the colon.",
+        "arbitrated": "Whether an operation that names it waits for the arbiter's grant. Without it the resource is "
+        "shown, and is part of what is approved, and nothing more.",
+        "keeps": "Whether a settled operation does not give its quantity back, as a refund of what was captured.",
+        "lease": "How long it is held until its gate is asked whether it is needed still.",
     },
     "principals": {
         "role": "In which role it may speak.",
@@ -95,7 +104,7 @@ AHEAD: dict[str, tuple[str, ...]] = {
     "actions": ("communication", "budget_class", "cost"),
     "arguments": ("from_records",),
     "obligations": ("valid", "idle_cost", "weight"),
-    "resources": ("mode", "capacity"),
+    "resources": (),
 }
 """What may be declared, is checked and travels with the catalogue, and that this release does not act on."""
 

@@ -98,6 +98,7 @@ class ActionShape(Shape):
     arguments: dict[str, ArgumentShape | None] = {}
     business_key: str = ""
     resources: list[str] = []
+    quantities: dict[str, str | int] = {}
     obligation: str | None = None
     verification: bool = False
 
@@ -126,6 +127,10 @@ class ResourceShape(Shape):
 
     mode: Literal["EXCLUSIVE", "CAPACITY", "ONCE_EVER"]
     capacity: Amount | None = None
+    capacities: dict[str, Amount] = {}
+    arbitrated: bool = False
+    keeps: bool = False
+    lease: PositiveDuration | None = None
 
 
 class PrincipalShape(Shape):
@@ -152,6 +157,7 @@ class TopShape(Shape):
     version: str = Field(min_length=1)
     plan_progress: PositiveDuration = 86_400_000
     max_skew: PositiveDuration = 300_000
+    resource_wait: PositiveDuration = 60_000
     silent_attempts_max: Count = 3
 
 
@@ -178,6 +184,9 @@ IN_MS: dict[type[Shape], dict[str, str]] = {
         "disposition": "disposition_ms", "reconciliation": "reconciliation_ms", "valid": "valid_ms",
     },
     ObjectiveShape: {"within": "within_ms", "window": "window_ms"},
-    TopShape: {"plan_progress": "plan_progress_ms", "max_skew": "max_skew_ms"},
+    ResourceShape: {"lease": "lease_ms"},
+    TopShape: {
+        "plan_progress": "plan_progress_ms", "max_skew": "max_skew_ms", "resource_wait": "resource_wait_ms",
+    },
 }  # fmt: skip
 """What a duration is called in `catalogue`, where its name ends in its unit."""

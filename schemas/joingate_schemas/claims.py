@@ -349,11 +349,23 @@ class ResourceGranted(Claim):
 
 @record
 class ResourceDenied(Claim):
-    """The arbiter refused; `holder` has it."""
+    """The arbiter refused, for `reason`; `holder` has it, if anybody has, and how."""
 
     operation_id: str
     resource_ref: str
     holder: str
+    holder_intent_id: str = ""
+    holder_status: str = ""
+    reason: str = "RESOURCE_DENIED"
+    detail: str = ""
+
+
+@record
+class ResourceExpired(Claim):
+    """The lease with which the operation has the resource is over: does it need it still?"""
+
+    operation_id: str
+    resource_ref: str
 
 
 @record
@@ -413,6 +425,7 @@ AnyClaim: TypeAlias = (
     | TimerFired
     | ResourceGranted
     | ResourceDenied
+    | ResourceExpired
     | CatalogueChanged
     | ClaimQuarantined
     | ClaimHeld
@@ -429,6 +442,8 @@ ROLE_TYPES: dict[Role, frozenset[str]] = {
     "APPROVER": frozenset("Approve Decline".split()),
     "OBSERVER": frozenset("Observe RetireOwner AssignOwner".split()),
     "OPERATOR": frozenset("Override RequestReconciliation".split()),
-    "GATE": frozenset("TimerFired ResourceGranted ResourceDenied CatalogueChanged ClaimQuarantined ClaimHeld".split()),
+    "GATE": frozenset(
+        "TimerFired ResourceGranted ResourceDenied ResourceExpired CatalogueChanged ClaimQuarantined ClaimHeld".split()
+    ),
 }
 """Which claims each role may write (model §2): a type outside its role's topic is WRONG_ROLE."""

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
 
+from joingate_schemas.arbitration import RESOURCE_MESSAGE_TYPES, AnyResourceMessage, ArbiterDecision
 from joingate_schemas.claims import CLAIM_TYPES, AnyClaim
 from joingate_schemas.decisions import Command, CommitmentRow, Decision, InDoubtRequest, Quarantined
 from joingate_schemas.encoding import WRITE_FAULTS, Writer, writer_for
@@ -28,10 +29,13 @@ __all__ = [
 CLAIM_BYTES_MAX = 262_144
 """The largest value of a claim, in bytes: a larger one is OVERSIZED. Evidence is referred to, not carried."""
 
-AnyRecord: TypeAlias = AnyClaim | Decision | Command | InDoubtRequest | CommitmentRow | Quarantined
+AnyRecord: TypeAlias = (
+    AnyClaim | Decision | Command | InDoubtRequest | CommitmentRow | Quarantined | AnyResourceMessage | ArbiterDecision
+)
 RECORD_TYPES: dict[str, type] = {
     **CLAIM_TYPES,
-    **{cls.__name__: cls for cls in (Decision, Command, InDoubtRequest, CommitmentRow, Quarantined)},
+    **{cls.__name__: cls for cls in (Decision, Command, InDoubtRequest, CommitmentRow, Quarantined, ArbiterDecision)},
+    **RESOURCE_MESSAGE_TYPES,
 }
 """Every class that is a record on a topic, by its name. Facts travel inside a Decision."""
 

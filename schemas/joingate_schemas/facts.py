@@ -30,8 +30,11 @@ OrphanKind = Literal[
 # Which deadline an entity waits for; a timer that fires carries the same word.
 Timer = Literal[
     "NONE", "APPROVAL", "HOLD", "SILENCE", "PERMIT", "IN_DOUBT", "ESCALATION", "PROGRESS", "DISPOSITION", "RELEASE",
-    "VERIFICATION", "RECONCILIATION", "UNKNOWN",
+    "VERIFICATION", "RECONCILIATION", "RESOURCES", "UNKNOWN",
 ]  # fmt: skip
+# WANTED: the operation needs it. ASKED: a Reserve went out. HELD: granted. REFUSED: another has it. RETURNED: given
+# back. EXTENDED: its lease begins anew. OVERDUE: its lease is over, and the operation may yet act, so it keeps it.
+ResourceStanding = Literal["WANTED", "ASKED", "HELD", "REFUSED", "RETURNED", "EXTENDED", "OVERDUE", "UNKNOWN"]
 
 
 class StepDetail(TypedDict):
@@ -317,6 +320,20 @@ class EffectRecorded:
 
 
 @record
+class ResourceChanged:
+    """How an operation stands to a resource that it needs. `holder` has what was refused; `detail` is for people."""
+
+    operation_id: str
+    intent_id: str
+    resource_ref: str
+    quantity: int
+    standing: ResourceStanding
+    holder: str = ""
+    holder_intent_id: str = ""
+    detail: str = ""
+
+
+@record
 class ApprovalRecorded:
     """An approver said yes (`granted`) or no to the content with `digest`."""
 
@@ -484,6 +501,7 @@ AnyFact: TypeAlias = (
     | OperationCompensated
     | CompensationRequested
     | EffectRecorded
+    | ResourceChanged
     | ApprovalRecorded
     | ObservationRecorded
     | CommitmentProposed

@@ -6,12 +6,23 @@ stop rather than fold what does not continue what they have. Pure: no IO.
 """
 
 import hashlib
-from typing import Literal
-
-from joingate_schemas.decisions import Decision
+from typing import Literal, Protocol
 
 RECENT_MAX = 1024
 """How many of the latest records a guard can still tell from an impostor with the same seq."""
+
+
+class Chained(Protocol):
+    """What the guard reads of a ledger record, of the gate's ledger or the arbiter's."""
+
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def previous(self) -> bytes: ...
 
 
 class LedgerFault(RuntimeError):
@@ -51,7 +62,7 @@ class LedgerGuard:
         guard._anchored = False
         return guard
 
-    def check(self, decision: Decision, raw: bytes, digest: bytes | None = None) -> Literal["NEW", "SEEN"]:
+    def check(self, decision: Chained, raw: bytes, digest: bytes | None = None) -> Literal["NEW", "SEEN"]:
         """Say whether the record `decision`, read from the bytes `raw`, comes next (NEW) or came before (SEEN: drop).
 
         `digest` is the SHA-256 of `raw`, where the caller has it. Raises `Gap`, `Fork` or `LowerEpoch`; the guard then
@@ -70,7 +81,7 @@ class LedgerGuard:
         self._recent.pop(seq - RECENT_MAX, None)
         return "NEW"
 
-    def _must_be_the_same(self, decision: Decision, found: bytes) -> None:
+    def _must_be_the_same(self, decision: Chained, found: bytes) -> None:
         known = self._recent.get(decision.seq)
         if known is not None and known != found:
             raise Fork(
@@ -78,7 +89,7 @@ class LedgerGuard:
                 "were at work, or its topic was replaced. Compare the two before anything goes on."
             )
 
-    def _must_come_next(self, decision: Decision) -> None:
+    def _must_come_next(self, decision: Chained) -> None:
         seq = decision.seq
         if seq != self.seq + 1:
             raise Gap(

@@ -122,7 +122,7 @@ REASONS: dict[str, Reason] = _table(
     (515, "UNKNOWN_OPERATION", "No such operation.", "Read the operation's id from the ledger.", CHANGED),
     (516, "TOO_EARLY", "Something sent may still be on its way, so a look proves nothing yet.",
      "Look again after the longest in-flight time.", LATER),
-    (517, "NOT_READY", "The operation still waits for its approval or hold window.",
+    (517, "NOT_READY", "The operation still waits for its approval, its hold window or its resources.",
      "Wait for the PREPARE command.", LATER),
     (518, "OPERATION_ENDED", "The operation has ended.", "Read its present status.", NO),
     (519, "UNKNOWN_QUARANTINE", "No such quarantined record, or it was resolved already.",
@@ -142,6 +142,14 @@ REASONS: dict[str, Reason] = _table(
     (701, "PIVOT_NOT_LAST", "The pivot goes last: something before it is not settled.",
      "Wait for the named step.", LATER),
     (800, "RESOURCE_DENIED", "Another operation holds the resource.", "Wait, or ask its holder.", LATER),
+    (801, "RESOURCE_SPENT", "The resource can be acted on once, and the operation that is named has done so.",
+     "Go by the status of that operation.", NO),
+    (802, "OVER_CAPACITY", "What is left of the resource is less than what is asked for.",
+     "Ask for less, or wait until a holder gives some back.", LATER),
+    (803, "RESOURCE_QUARANTINED", "An operation on the resource is in doubt and can't be asked about.",
+     "Wait until that operation is settled.", LATER),
+    (804, "NOT_HELD", "The operation does not hold the resource.", "Nothing.", NO),
+    (805, "STALE_MESSAGE", "The operation has said something newer of the resource before.", "Nothing.", NO),
     (900, "COMMITMENT_DEBT", "Too many obligations are open already.", "Discharge some first.", LATER),
 )  # fmt: skip
 

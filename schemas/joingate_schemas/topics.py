@@ -85,6 +85,9 @@ _LATEST = {"cleanup.policy": "compact", "max.message.bytes": str(RECORD_BYTES_MA
 # The gate reads the broker's clock off the markers that it writes to its changelog.
 _CHANGELOG = {**_LATEST, "message.timestamp.type": "LogAppendTime"}
 
+# The arbiter reads the broker's clock off its own ledger.
+_ARBITER_LEDGER = {**_KEPT, "message.timestamp.type": "LogAppendTime"}
+
 _INTAKE_PINNED = ("cleanup.policy", "message.timestamp.type")
 _KEPT_PINNED = ("cleanup.policy", "retention.ms", "retention.bytes")
 _OTHERS_PINNED = ("cleanup.policy",)
@@ -101,6 +104,8 @@ class Topics:
         self.observations = prefix + "observations"
         self.overrides = prefix + "overrides"
         self.resource_verdicts = prefix + "resource-verdicts"
+        self.resource_claims = prefix + "resource-claims"
+        self.resource_ledger = prefix + "resource-ledger"
         self.ledger = prefix + "ledger"
         self.in_doubt = prefix + "in-doubt"
         self.commitments = prefix + "commitments"
@@ -131,7 +136,10 @@ class Topics:
         """Every topic as it should be, with one of commands for each of `executors`."""
         return [
             *(TopicSpec(name, partitions, _INTAKE, _INTAKE_PINNED) for name in self.intake),
+            # The arbiter's: a message is judged at its append time too, and its ledger is as true as the gate's.
+            TopicSpec(self.resource_claims, partitions, _INTAKE, _INTAKE_PINNED),
             TopicSpec(self.ledger, partitions, _KEPT, _KEPT_PINNED),
+            TopicSpec(self.resource_ledger, partitions, _ARBITER_LEDGER, (*_KEPT_PINNED, "message.timestamp.type")),
             TopicSpec(self.quarantine, partitions, _KEPT, _KEPT_PINNED),
             TopicSpec(self.in_doubt, partitions, _WORK, _OTHERS_PINNED),
             *(

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -123,6 +124,34 @@ def test_it_goes_on_until_a_process_dies_and_says_which(bootstrap: str, topic_pr
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
+    finally:
+        end(process)
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_where_the_catalogue_has_something_scarce_the_arbiter_runs_too_and_the_stories_hold(
+    bootstrap: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    """Each window and fee is granted before anything is done with it, and given back; nothing else changes."""
+    scarce = (files("joingate_schemas") / "builtin.yaml").read_text(encoding="utf-8")
+    for old, new in (
+        ("window: {mode: EXCLUSIVE}", "window: {mode: EXCLUSIVE, arbitrated: true, lease: 5m}"),
+        ("fee: {mode: ONCE_EVER}", "fee: {mode: ONCE_EVER, arbitrated: true}"),
+        ("permit: 30s", "permit: 5s"), ("in_flight_max: 60s", "in_flight_max: 1s"),
+        ("in_flight_max: 30s", "in_flight_max: 1s"), ("[IDEMPOTENT_KEY, LOOKUP]", "[LOOKUP, IDEMPOTENT_KEY]"),
+    ):  # fmt: skip
+        scarce = scarce.replace(old, new)
+    assert scarce.count("arbitrated: true") == 2
+    (tmp_path / "scarce.yaml").write_text(scarce, encoding="utf-8")
+    environment = {"BOOTSTRAP_SERVERS": bootstrap, "JOINGATE_PREFIX": topic_prefix, "TMPDIR": str(tmp_path),
+                   "JOINGATE_CATALOGUE": str(tmp_path / "scarce.yaml")}  # fmt: skip
+    process = start_up("--json", "--once", environment=environment)
+    try:
+        assert process.stdout is not None
+        said = process.stdout.read()
+        assert process.wait(60.0) == 0, said[-2_000:]
+        assert "starting the arbiter" in said
     finally:
         end(process)
 

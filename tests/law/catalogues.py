@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from joingate_schemas.catalogue import Action, Argument, Catalogue, Downstream, ObligationType, Principal
+from joingate_schemas.catalogue import Action, Argument, Catalogue, Downstream, ObligationType, Principal, Resource
 from joingate_schemas.catalogue_file import builtin_catalogue, catalogue_from_json
 
 
@@ -53,6 +53,41 @@ def _sealed(catalogue: Catalogue) -> Catalogue:
     """The catalogue as it is read back from its own canonical JSON, with the digest of that."""
     form = {name: value for name, value in asdict(catalogue).items() if name not in ("digest", "source")}
     return catalogue_from_json(json.dumps(form, sort_keys=True).encode())
+
+
+_SHARED = (
+    _action("train", downstream="workspace", executor="workspace", effect="REVERSIBLE", arguments=(),
+            resources=("gpu:{pool}", "bench:{bench}"), quantities={"gpu": "{count}"}),
+    _action("train_approved", approval="ANY", arguments=(), resources=("bench:{bench}",)),
+    _action("train_held", hold_ms=60_000, arguments=(), resources=("bench:{bench}",)),
+    _action("wire", downstream="clearing", executor="clearing", arguments=(), resources=("account:{account}",)),
+    _action("consult", arguments=(), resources=("calls:{tenant}", "asks:{principal}")),
+    _action("draw", arguments=(), resources=("capture:{capture}",), quantities={"capture": "{amount}"}),
+    _action("once", arguments=(), resources=("fee:{business_key}",)),
+    _action("sweep", downstream="workspace", executor="workspace", effect="REVERSIBLE", arguments=(),
+            resources=("bench:{bench}",)),
+)  # fmt: skip
+
+
+def arbitrated() -> Catalogue:
+    """The varied catalogue with actions on what is scarce, and resources of every kind that the arbiter decides on."""
+    whole = varied()
+    scarce = (
+        Resource("window", "EXCLUSIVE", arbitrated=True, lease_ms=600_000),
+        Resource("bench", "EXCLUSIVE", arbitrated=True, lease_ms=60_000),
+        Resource("gpu", "CAPACITY", 4, {"a100": 8}, arbitrated=True), Resource("account", "CAPACITY", arbitrated=True),
+        Resource("calls", "CAPACITY", 2, arbitrated=True), Resource("asks", "CAPACITY", 1, {"ann": 5}, arbitrated=True),
+        Resource("capture", "CAPACITY", 100, arbitrated=True, keeps=True),
+        Resource("fee", "ONCE_EVER", arbitrated=True),
+    )  # fmt: skip
+    return _sealed(
+        replace(
+            whole,
+            actions={**whole.actions, **{action.name: action for action in _SHARED}},
+            downstreams={**whole.downstreams, "clearing": Downstream("clearing", ("STATEMENT",))},
+            resources={**whole.resources, **{one.kind: one for one in scarce}},
+        )
+    )
 
 
 def without_action(name: str) -> Catalogue:

@@ -44,6 +44,7 @@ CLAIMS: dict[str, dict[str, Any]] = {
     "TimerFired": {"timer": "SILENCE", "subject_kind": "OPERATION", "subject_id": "o", "due_at": 1},
     "ResourceGranted": {"operation_id": "o", "resource_ref": "r:1"},
     "ResourceDenied": {"operation_id": "o", "resource_ref": "r:1", "holder": "h"},
+    "ResourceExpired": {"operation_id": "o", "resource_ref": "r:1"},
     "CatalogueChanged": {"digest": "d", "version": "2", "catalogue": b"{}"},
     "ClaimQuarantined": {"quarantine_id": "outcomes/0/9", "scope": "other", "problem": "UNREADABLE"},
     "ClaimHeld": {"quarantine_id": "outcomes/0/9", "held_claim": b"", "topic": "outcomes", "offset": 1,

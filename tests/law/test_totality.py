@@ -103,7 +103,9 @@ def _claim(chance: Random, name: str) -> c.AnyClaim:
 
 TOPICS: tuple[ClaimTopic, ...] = (*TOPIC_ROLES, "UNKNOWN")
 # What only the gate itself makes is left to the gate: it never makes up a timer or another partition's catalogue.
-OUTSIDE = [name for name in c.CLAIM_TYPES if name not in c.ROLE_TYPES["GATE"]] + ["ResourceGranted", "ResourceDenied"]
+OUTSIDE = [name for name in c.CLAIM_TYPES if name not in c.ROLE_TYPES["GATE"]] + [
+    "ResourceGranted", "ResourceDenied", "ResourceExpired",
+]  # fmt: skip
 # Most moves are about what there is, so that runs get somewhere: a verb, and a number that picks subject and details.
 VERBS = (
     "dispatch dispatch dispatch prepared prepared commit commit settle settle settle abort doubt observe observe look "

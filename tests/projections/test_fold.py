@@ -12,6 +12,7 @@ from joingate_projections.tables.shown import WORDS
 from joingate_schemas import facts as f
 from joingate_schemas.codec import UnknownFact
 from joingate_schemas.decisions import Decision
+from joingate_schemas.record import changed
 
 INTENT = "acme/release/4.2"
 
@@ -33,6 +34,19 @@ def planned(hand: Any) -> Any:
     hand.decide(hand.declared(), claim_type="DeclareIntent")
     hand.decide(hand.planned(), claim_type="Plan")
     return hand
+
+
+def test_how_an_operation_stands_to_what_it_needs_is_shown_with_it(planned: Any) -> None:
+    planned.decide(planned.opened(status="STAGED", timer="RESOURCES"))
+    op = planned.operation()
+    fact = f.ResourceChanged(operation_id=op, intent_id=INTENT, resource_ref="slot:1", quantity=2, standing="ASKED")
+    planned.decide(fact, claim_type="Dispatch")
+    planned.decide(changed(fact, standing="REFUSED", holder="op-9", holder_intent_id="acme/other", detail="held"))
+    (shown,) = only(planned.rows(), "operations")["resources"].items()
+    assert shown[0] == "slot:1"
+    assert {name: shown[1][name] for name in ("quantity", "standing", "holder", "holder_intent_id", "detail")} == {
+        "quantity": 2, "standing": "REFUSED", "holder": "op-9", "holder_intent_id": "acme/other", "detail": "held",
+    }  # fmt: skip
 
 
 # Each path of one operation: the facts, one a decision, and after each the operation's status and its word.

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from joingate_schemas.catalogue import Argument
+from joingate_schemas.catalogue import Argument, Resource
 from joingate_schemas.catalogue_file import (
     CatalogueError,
     builtin_catalogue,
@@ -150,6 +150,50 @@ def test_a_mistake_is_named_with_line_field_and_what_is_allowed(
     (mistake,) = mistakes(with_line(old, new))
     assert mistake[:2] == (line, field)
     assert told in mistake[2]
+
+
+SCARCE = (
+    GOOD
+    + """\
+    resources: ["slot:{capture_id}", "calls:{tenant}"]
+    quantities: {calls: "{amount}"}
+resources:
+  slot: {mode: EXCLUSIVE, arbitrated: true, lease: 10m}
+  calls: {mode: CAPACITY, capacity: 5, capacities: {acme: 9}, arbitrated: true, keeps: true}
+"""
+)
+
+
+def test_what_is_scarce_is_read_with_its_terms() -> None:
+    catalogue = catalogue_from_text(SCARCE)
+    assert catalogue.actions["refund"].quantities == {"calls": "{amount}"}
+    assert catalogue.resources["slot"] == Resource("slot", "EXCLUSIVE", arbitrated=True, lease_ms=600_000)
+    assert catalogue.resources["calls"] == Resource("calls", "CAPACITY", 5, {"acme": 9}, arbitrated=True, keeps=True)
+    assert catalogue_from_json(catalogue.source) == catalogue
+    assert catalogue.resource_wait_ms == 60_000
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "told"),
+    [
+        ("{calls: ", "{nothing: ", "actions.refund.quantities.nothing", "the action uses no resource 'nothing'"),
+        ("{calls: ", "{slot: ", "actions.refund.quantities.slot", "taken as a whole and has no quantity"),
+        ('"{amount}"', '"0"', "actions.refund.quantities.calls", "a whole number above 0, or an argument in braces"),
+        ('"{amount}"', "2.5", "actions.refund.quantities.calls", "not allowed"),
+        ('"{amount}"', '"x{amount}"', "actions.refund.quantities.calls", "one argument in braces, and nothing beside"),
+        ('"{amount}"', '"{sum}"', "actions.refund.quantities.calls", "{sum} is no declared argument"),
+        ("{tenant}", "{nobody}", "actions.refund.resources.1", "{nobody} is no declared argument"),
+        ("capacity: 5", "capacity: 5.5", "resources.calls.capacity", "no whole number: count in the smallest unit"),
+        ("{acme: 9}", "{acme: 9.5}", "resources.calls.capacities.acme", "no whole number"),
+        ("arbitrated: true, lease: 10m", "lease: 10m", "resources.slot.lease", "lease needs arbitrated: true"),
+        ("lease: 10m", "keeps: true", "resources.slot.keeps", "only a quantity is kept by what was done"),
+        ("lease: 10m", "capacity: 3", "resources.slot.capacity", "a resource of mode EXCLUSIVE has no capacity"),
+    ],
+)
+def test_a_mistake_about_what_is_scarce_is_named(old: str, new: str, field: str, told: str) -> None:
+    assert SCARCE.count(old) == 1
+    found = mistakes(SCARCE.replace(old, new))
+    assert [one for one in found if one[1].startswith(field) and told in one[2]], found
 
 
 def test_an_action_that_observes_has_nothing_to_undo() -> None:

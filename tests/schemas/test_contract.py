@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from joingate_schemas import claims, decisions, facts
+from joingate_schemas import arbitration, claims, decisions, facts
 from joingate_schemas.codec import RECORD_TYPES
 from joingate_schemas.facts import FACT_TYPES
 from joingate_schemas.schema_files import fingerprint_bytes, named_types, self_contained
@@ -20,7 +20,7 @@ from joingate_schemas.schema_files import fingerprint_bytes, named_types, self_c
 ALL_TYPES = {**RECORD_TYPES, **FACT_TYPES}
 LITERALS = {
     typing.get_args(thing): name
-    for module in (claims, facts, decisions)
+    for module in (claims, facts, decisions, arbitration)
     for name, thing in vars(module).items()
     if typing.get_origin(thing) is typing.Literal
 }
@@ -64,7 +64,7 @@ def avro_of(hint: Any, field: str) -> Any:
 def nested_types() -> dict[str, type]:
     return {
         name: thing
-        for module in (claims, facts)
+        for module in (claims, facts, arbitration)
         for name, thing in vars(module).items()
         if typing.is_typeddict(thing) and thing.__module__ == module.__name__
     }
@@ -107,7 +107,7 @@ def test_each_enum_has_the_symbols_of_its_literal_and_unknown_as_its_default() -
     folder = files("joingate_schemas") / "avsc" / "types"
     enums = [schema for file in folder.iterdir() if (schema := json.loads(file.read_text()))["type"] == "enum"]
     symbols = {name: args for args, name in LITERALS.items()}
-    assert len(enums) == 15
+    assert len(enums) == 20
     for schema in enums:
         assert tuple(schema["symbols"]) == symbols[schema["name"]]
         assert schema["default"] == "UNKNOWN"

@@ -11,6 +11,7 @@ import pytest
 from joingate_processors.forensics import (
     checked_commitments,
     checked_operations,
+    checked_resources,
     checked_seven,
     checker,
     violations,
@@ -77,6 +78,8 @@ TELL = the(f.OperationOpened, step_id="tell", generation=2)
 REFUND = the(f.OperationOpened, step_id="refund", generation=1)
 REFUND_2 = the(f.OperationOpened, step_id="refund", generation=2)
 WINDOW = the(f.OperationOpened, step_id="window")
+WANTED = f.ResourceChanged(operation_id=WINDOW.operation_id, intent_id=INTENT, resource_ref="slot:1", quantity=1,
+                           standing="WANTED")  # fmt: skip
 OBLIGATION = the(f.CommitmentProposed)
 
 
@@ -158,6 +161,9 @@ BROKEN: list[tuple[str, str, Callable[[], Ledger]]] = [
     ("FRESH", "for an older version",
      lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id) - 1,
                        changed(the(f.IntentDeclared), version=2))),
+    ("RESOURCES", "a permit without a grant", lambda: with_fact(at(f.OperationOpened, step_id="window"), WANTED)),
+    ("RESOURCES", "a grant of nobody's",
+     lambda: with_fact(at(f.OperationOpened, step_id="window"), changed(WANTED, standing="HELD"))),
     ("SETTLED", "no permit", lambda: without(f.PermitIssued, operation_id=TELL.operation_id)),
     ("SETTLED", "by a claim that is no Commit",
      lambda: with_fact(at(f.PermitIssued, operation_id=TELL.operation_id),
@@ -259,8 +265,8 @@ def test_a_live_ledger_can_be_fed_as_it_grows() -> None:
 
 def test_the_checker_shares_no_code_with_the_law() -> None:
     """It imports neither the law nor anything that is built on it."""
-    books = ("violations", "checked_operations", "checked_commitments", "checked_seven")
-    for module in (checker, checked_operations, checked_commitments, checked_seven, violations):
+    books = ("violations", "checked_operations", "checked_commitments", "checked_resources", "checked_seven")
+    for module in (checker, checked_operations, checked_commitments, checked_resources, checked_seven, violations):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("joingate_processors"):
                 name = (node.module or "").rpartition(".")[2]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from joingate_processors.forensics.checked_commitments import CommitmentBook
 from joingate_processors.forensics.checked_operations import Effect, OperationBook
+from joingate_processors.forensics.checked_resources import ResourceBook
 from joingate_processors.forensics.checked_seven import RuleReport, SevenBook
 from joingate_processors.forensics.violations import INVARIANTS, Violation
 from joingate_schemas import facts as f
@@ -30,7 +31,7 @@ _SPEAKERS: dict[str, frozenset[str]] = {
     "approvals": frozenset({"Approve", "Decline"}),
     "observations": frozenset({"Observe", "RetireOwner", "AssignOwner"}),
     "overrides": frozenset({"Override", "RequestReconciliation"}),
-    "resource-verdicts": frozenset({"ResourceGranted", "ResourceDenied"}),
+    "resource-verdicts": frozenset({"ResourceGranted", "ResourceDenied", "ResourceExpired"}),
     "gate": frozenset({"TimerFired", "CatalogueChanged", "ClaimQuarantined", "ClaimHeld"}),
 }  # fmt: skip
 _GRANTS = (f.OperationOpened, f.OperationReady, f.PermitIssued, f.StepSucceeded, f.IntentClosed, f.PlanRecorded,
@@ -83,6 +84,7 @@ class Checker:
         self._operations = OperationBook(self._report)
         self._commitments = CommitmentBook(self._report, self._operations)
         self._seven = SevenBook(self._report, self._operations)
+        self._resources = ResourceBook(self._report)
         self._courses: dict[str, _Course] = {}
         self._decided: set[tuple[str, str]] = set()
         self._not_granting: set[int] = set()
@@ -182,6 +184,8 @@ class Checker:
                 operations.ready(fact, seq, decision.decided_at)
                 if fact.status == "SUBMITTED":
                     self._check_requires(fact.operation_id)
+                if fact.status != "STAGED":
+                    self._resources.acts(fact.operation_id)
                 self._check_fresh(fact.operation_id, seq)
             case f.AttemptStarted():
                 operations.attempted(fact, seq, decision.decided_at)
@@ -189,6 +193,7 @@ class Checker:
             case f.PermitIssued():
                 self._starts(fact.intent_id, fact.operation_id, "a permit")
                 operations.permitted(fact, seq, decision.decided_at)
+                self._resources.acts(fact.operation_id)
                 self._check_requires(fact.operation_id)
                 self._check_fresh(fact.operation_id, seq)
             case f.OperationSettled():
@@ -206,6 +211,8 @@ class Checker:
                 operations.regretted(fact)
             case f.OperationCompensated():
                 operations.compensated(fact)
+            case f.ResourceChanged():
+                self._resources.changed(fact, decision)
             case f.StepSucceeded():
                 self._joined(fact, seq)
             case f.ObservationRecorded():

@@ -123,7 +123,11 @@ class Player:
             before = line
         pairs = zip(simulator.decisions, simulator.causes, strict=True)
         decisions = [decision_object(decision, cause) for decision, cause in pairs]
-        return TraceResult(decisions, state_object(simulator.state, simulator.names), self._failures)
+        return TraceResult(
+            decisions,
+            state_object(simulator.state, simulator.names, simulator.arbiter.state.all_holds()),
+            self._failures,
+        )
 
     def _move(self, line: int, clock: Clock) -> None:
         if clock.advance is not None:
@@ -222,7 +226,8 @@ class Player:
             if lines:
                 self._failures.append(Failure(line.line, of, tuple(lines)))
         if line.state:
-            state = state_object(self.simulator.state, self.simulator.names)
+            sim = self.simulator
+            state = state_object(sim.state, sim.names, sim.arbiter.state.all_holds())
             lines = difference(line.state, state)
             if lines:
                 self._failures.append(Failure(line.line, None, tuple(lines)))

@@ -5,15 +5,19 @@ drops all memory and rebuilds it from those bytes; what a transaction had not co
 """
 
 import hashlib
+from collections import deque
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
+from joingate_processors.arbiter.memory import MemoryArbiter
+from joingate_processors.arbiter.outgoing import Answer
 from joingate_processors.forensics.directory import Directory
 from joingate_processors.gate.intake import Intake, claim_of, quarantine_claim, quarantined
 from joingate_processors.law.arrival import Arrival, FollowUp
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
 from joingate_processors.law.memory import MemoryState
 from joingate_processors.law.outgoing import outgoing
+from joingate_schemas.arbitration import AnyResourceMessage, ResourceMessage
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.claims import AnyClaim, CatalogueChanged, Role
 from joingate_schemas.codec import CLAIM_BYTES_MAX, Codec
@@ -33,7 +37,7 @@ TOPIC_OF_ROLE: dict[Role, ClaimTopic] = {
 }
 """The topic on which a role's claims arrive; the gate's own kin, the arbiter, answers on `resource-verdicts`."""
 
-Outgoing: TypeAlias = Command | InDoubtRequest | CommitmentRow | Quarantined
+Outgoing: TypeAlias = Command | InDoubtRequest | CommitmentRow | Quarantined | AnyResourceMessage
 
 
 @cache
@@ -76,7 +80,8 @@ class Simulator:
     `catalogue` is what is declared; `partition` its number; `start_at` the first reading of the clock (ms); `batch`
     how many records one transaction takes. `now` is the clock (ms), `epoch` the writer's; `state` what is remembered;
     `ledger` the encoded decisions and `decisions` the same decoded, from seq 1 on; `causes` beside them the `cause`
-    that was set when each was decided; `outgoing` everything that leaves the gate (see `sent`).
+    that was set when each was decided; `outgoing` everything that leaves the gate (see `sent`). `arbiter` decides on
+    resources: what leaves the gate for it ends the transaction, and its answer is the next record that is read.
     """
 
     def __init__(
@@ -97,6 +102,9 @@ class Simulator:
         self.decisions: list[Decision] = []
         self.causes: list[int | None] = []
         self.outgoing: list[Outgoing] = []
+        self.arbiter = MemoryArbiter(self.codec)
+        self._to_arbiter: deque[AnyResourceMessage] = deque()
+        self._arbitrating = False
         self._batch = batch
         # One partition is all there is here, so that no key can lie on the wrong one.
         self._intake = Intake(self.codec.decode, 0, 1, CLAIM_BYTES_MAX)
@@ -130,13 +138,13 @@ class Simulator:
             raise ValueError(f"The clock stands at {self.now} and never goes back, as {at} would.")
         before = len(self.decisions)
         self._fire(at)
-        self._pending.append(_Record(b"", "gate", -1, at, None, self.cause, clock=True))
+        self._clock_stands()
         if all(one.clock for one in self._pending):
             self._commit()
         return self.decisions[before:]
 
     def restart(self, catalogue: Catalogue | None = None) -> None:
-        """Drop all memory and rebuild it from the ledger's bytes; decide again what was not committed.
+        """Drop all memory, the arbiter's too, and rebuild it from the ledgers; decide again what was not committed.
 
         With `catalogue`, the gate comes back with that one in force.
         """
@@ -146,6 +154,7 @@ class Simulator:
         del self.ledger[kept:], self.decisions[kept:], self.causes[kept:], self.outgoing[sent:]
         self._pending = []
         self.catalogue = catalogue or self.catalogue
+        self.arbiter.restart()
         self._rebuild()
         self._take_up_catalogue()
         for record in again:
@@ -158,8 +167,13 @@ class Simulator:
         self.cause = cause
 
     def flush(self) -> None:
-        """End the transaction that is open, as a poll that brings no more does: what it decided is committed."""
+        """End the transaction that is open, as a poll that brings no more does: what it decided is committed.
+
+        What the arbiter answers is read and decided too.
+        """
         self._commit()
+        while self._pending:
+            self._commit()
 
     @property
     def sent(self) -> list[Outgoing]:
@@ -205,9 +219,19 @@ class Simulator:
         place = len(self.decisions)
         self._decide(self._arrival(record))
         self._pending.append(record)
-        if sum(not one.clock for one in self._pending) >= self._batch:
+        if sum(not one.clock for one in self._pending) >= self._batch or self._speaks_to_arbiter():
             self._commit()
         return self.decisions[place]
+
+    def _speaks_to_arbiter(self) -> bool:
+        return any(isinstance(item, ResourceMessage) for item in self.outgoing[self._committed[1] :])
+
+    def _clock_stands(self) -> None:
+        """Note where the clock stands, so that a restart fires timers and reads records in the same order."""
+        self._pending.append(_Record(b"", "gate", -1, self.now, None, self.cause, clock=True))
+
+    def _hear(self, told: Answer) -> None:
+        self._take(self._append(self.codec.encode(told), "resource-verdicts", told.intent_id, None))
 
     def _arrival(self, record: _Record) -> Arrival:
         """The record as the law hears it: its claim, or the gate's own claim that it was set aside."""
@@ -246,7 +270,14 @@ class Simulator:
 
     def _fire(self, until: int) -> None:
         """Let every timer due up to `until` (ms) fire at its own time, in order; then the clock stands at `until`."""
-        while due := self.state.due(until, 1):
+        while (due := self.state.due(until, 1)) or self._leases_until(until):
+            lease = self._leases_until(until)
+            if lease and (not due or lease < due[0].due_at):
+                self.now = max(self.now, lease)
+                self._clock_stands()
+                for told in self.arbiter.leases(self.now):
+                    self._hear(told)
+                continue
             # A running gate would have fired it when it was due, so that is what the clock shows meanwhile.
             self.now = max(self.now, due[0].due_at)
             self._decide(timer_arrival(self.state, due[0], self.now, self.codec.encode))
@@ -254,8 +285,26 @@ class Simulator:
                 raise SimulatorFault(
                     f"Timer {due[0].timer} of {due[0].subject_kind} {due[0].key!r} fired at {self.now} and is due yet."
                 )
+            if self._speaks_to_arbiter():
+                self._clock_stands()
+                self._commit()
         self.now = until
 
+    def _leases_until(self, until: int) -> int:
+        """When the first lease is over that the arbiter tells of up to `until` (ms); 0 if there is none."""
+        due = self.arbiter.next_due()
+        return 0 if due is None or due > until else due
+
     def _commit(self) -> None:
+        sent = self._committed[1]
         self._pending.clear()
         self._committed = (len(self.ledger), len(self.outgoing), self.now)
+        self._to_arbiter += [item for item in self.outgoing[sent:] if isinstance(item, ResourceMessage)]
+        if self._arbitrating:
+            return  # who called is at work on the queue, and goes on in its order
+        self._arbitrating = True
+        while self._to_arbiter:
+            told = self.arbiter.hear(self._to_arbiter.popleft(), self.now)
+            if told is not None:
+                self._hear(told)
+        self._arbitrating = False

@@ -1,10 +1,12 @@
 """The room that shows decisions and state as plain JSON: what `joingate simulate` prints and an `expect` looks at."""
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from joingate_processors.forensics.directory import Directory
 from joingate_processors.law.memory import MemoryState
 from joingate_processors.law.state import Operation
+from joingate_schemas.arbitration import Hold
 from joingate_schemas.codec import UnknownFact
 from joingate_schemas.decisions import Decision
 from joingate_schemas.facts import AnyFact
@@ -46,8 +48,8 @@ def decision_object(decision: Decision, line: int | None) -> Json:
     }
 
 
-def state_object(state: MemoryState, names: Directory) -> Json:
-    """Everything that is remembered, by part, each a list of rows in a settled order."""
+def state_object(state: MemoryState, names: Directory, holds: Iterable[Hold] = ()) -> Json:
+    """Everything that is remembered, by part, each a list of rows in a settled order; `holds` are the arbiter's."""
     operations = [row for _, row in state.rows("operations") if isinstance(row, Operation)]
     return {
         "intents": _rows(state, "intents"),
@@ -55,7 +57,7 @@ def state_object(state: MemoryState, names: Directory) -> Json:
         "steps": [_with_operation(row, state, names) for row in _rows(state, "steps")],
         "operations": [plain(row.__dict__) for row in operations],
         "commitments": _rows(state, "commitments"),
-        "resources": [],
+        "resources": [plain(hold) for hold in holds],
         "approvals": [
             {"operation_id": row.operation_id, "intent_id": row.intent_id, "principal": principal}
             for row in operations for principal in row.approvals

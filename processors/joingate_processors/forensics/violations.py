@@ -37,6 +37,7 @@ INVARIANTS: dict[str, str] = {
     "RIVAL": "While an attempt may have acted, no other is permitted where keys are not known.",
     "DOUBT": "A doubt is said again only of a later attempt that was allowed to act, and only while nobody is asked.",
     "FRESH": "Leave to act is given only while the intent's version and the plan behind it are in force.",
+    "RESOURCES": "An operation goes on, and acts, only with a grant of each resource that it needs.",
     "SETTLED": "An effect is taken as real by an executor's Commit under a permit, an observation or an Override.",
     "REQUIRES": "A step is started, and may act, only while every step that it requires is settled and in force.",
     "JOIN": "A step succeeds only over a settlement that follows its dispatch and its permit.",

@@ -23,6 +23,7 @@ from joingate_processors.law.arrival import Arrival, Due, FollowUp
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
 from joingate_processors.law.outgoing import Outgoing, outgoing
 from joingate_processors.law.state import State
+from joingate_schemas.arbitration import Extend, Free, Quarantine, Reserve
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.claims import AnyClaim, CatalogueChanged, TimerFired
 from joingate_schemas.codec import Codec
@@ -37,6 +38,8 @@ Entry = tuple[int, ClaimTopic, IntakeRecord]
 """A record of an intake topic: its append time (ms), its topic's short name, and itself."""
 
 
+PARTITION_UA = -1
+"""What librdkafka calls a partition that its partitioner is to choose, by the key."""
 DECISION_BYTES_MAX = RECORD_BYTES_MAX - 262_144
 """The largest decision that is written: what goes around it has to fit the ledger's topic too."""
 
@@ -241,10 +244,19 @@ class Docket:
                     self._send(self._topics.in_doubt, self._encode(item), key)
                 case CommitmentRow():
                     self.commitments[item.commitment_id] = item
+                case Reserve() | Extend() | Free() | Quarantine():
+                    self._tell_arbiter(self._encode(item), item.resource_ref.encode())
         for up in self._law.follow_ups(self._state, decision, arrival.claim):
             claim = claim_of(self._codec.decode(up.raw))
             following = Arrival(claim=claim, raw=up.raw, topic=up.topic, offset=up.offset, appended_at=up.appended_at)
             self._decide(following, claim.intent_id.encode())
+
+    def _tell_arbiter(self, value: bytes, key: bytes) -> None:
+        """A resource has its own partition, whatever the operation's: the producer finds it by the key."""
+        try:
+            self._writer.produce(self._topics.resource_claims, value, key, PARTITION_UA)
+        except BufferError:
+            self._writer.produce_when_there_is_room(self._topics.resource_claims, value, key, PARTITION_UA)
 
     def _commands_of(self, executor: str) -> str:
         topic = self._commands.get(executor)

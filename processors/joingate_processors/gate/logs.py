@@ -7,15 +7,13 @@ is away is waited for, and said once.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NoReturn, Protocol
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 
 # The library's stubs do not mark these two as exported, although its documentation takes them from here.
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-
-from joingate_processors.gate.settings import GateSettings
 
 log = logging.getLogger("joingate.gate")
 
@@ -25,6 +23,22 @@ _CHUNK = 5_000
 
 Place = tuple[str, int]
 """A topic and a partition number."""
+
+
+class LogSettings(Protocol):
+    """What reading a log needs to be told; the gate's settings and the arbiter's both say it."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def client(self) -> Mapping[str, str | int | float | bool]: ...
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def halted_after_ms(self) -> int: ...
 
 
 class Halted(RuntimeError):
@@ -38,7 +52,7 @@ class Stopping(Exception):
 class Logs:
     """Asks for the ends of logs, and reads them. `stopping` says whether to give up, with `Stopping`."""
 
-    def __init__(self, settings: GateSettings, stopping: Callable[[], bool]) -> None:
+    def __init__(self, settings: LogSettings, stopping: Callable[[], bool]) -> None:
         self._settings = settings
         self._stopping = stopping
         self._client = {**settings.client, "bootstrap.servers": settings.bootstrap_servers}

@@ -31,10 +31,11 @@ from joingate_processors.gate.restore import Restore, Restored
 from joingate_processors.gate.settings import GateSettings
 from joingate_processors.gate.store import Position, RocksState, StoreError, state_layout
 from joingate_processors.gate.tables import Change
-from joingate_processors.gate.transactions import Aborted, OnDelivery, Writer, WriterLost, positions_of
+from joingate_processors.gate.transactions import Aborted, OnDelivery, WriterLost, positions_of
+from joingate_processors.gate.writers import discard, transactional_writer
 from joingate_schemas.codec import Codec
 from joingate_schemas.registry import RegistryUnavailable
-from joingate_schemas.topics import RECORD_BYTES_MAX, Topics
+from joingate_schemas.topics import Topics
 
 log = logging.getLogger("joingate.gate")
 
@@ -89,7 +90,8 @@ class Partition:
         Raises `WriterLost` (try again), `Halted`, `StoreError` and `ClockOff` (a person must look), `Stopping`.
         """
         self._discard_writer()
-        self._producer, self._writer = self._new_writer()
+        name = self._settings.transactional_id(self.number)
+        self._producer, self._writer = transactional_writer(self._settings, name, self._stopping, log)
         self._writer.fence()
         self._write_canary()
         logs = Logs(self._settings, self._stopping)
@@ -118,29 +120,6 @@ class Partition:
                 if time.monotonic() > deadline or self._stopping():
                     raise
             time.sleep(_STORE_WAIT_S / 100)
-
-    def _new_writer(self) -> tuple[Producer, Writer]:
-        settings = self._settings
-        name = settings.transactional_id(self.number)
-        producer = Producer(
-            {
-                **settings.client,
-                "bootstrap.servers": settings.bootstrap_servers,
-                "transactional.id": name,
-                "transaction.timeout.ms": settings.transaction_timeout_ms,
-                # The broker is busy ending a transaction for a millisecond or two when the next one calls: with the
-                # client's own back-off of 100 ms, every other transaction would take that long.
-                "retry.backoff.ms": 5,
-                "retry.backoff.max.ms": 100,
-                "linger.ms": 5,  # within a transaction only: its commit sends what is left at once
-                "compression.type": "lz4",
-                "message.max.bytes": RECORD_BYTES_MAX,
-                "queue.buffering.max.messages": 1_000_000,
-                "partitioner": "murmur2_random",
-            },
-            logger=log,
-        )
-        return producer, Writer(producer, name, settings.commit_deadline_ms, self._stopping)
 
     def _write_canary(self) -> None:
         """Write a record and abort it: if reading the changelog shows it, nobody's reading can be believed."""
@@ -367,8 +346,4 @@ class Partition:
     def _discard_writer(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            self._writer.let_go()
-        if producer is not None and not self._writer.stuck:
-            producer.purge()
-            producer.flush(0)  # takes note of what was purged
-            producer.close()
+            discard(producer, self._writer)

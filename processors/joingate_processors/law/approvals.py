@@ -1,6 +1,6 @@
 """What approvers may say: yes or no to exactly one content, which is what the digest binds it to."""
 
-from joingate_processors.law import order, outcomes
+from joingate_processors.law import order, outcomes, resources
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, approvals_needed, refuse
 from joingate_processors.law.opening import ready
@@ -42,6 +42,7 @@ def approve(case: Case, claim: c.Approve) -> Ruling:
         f.OperationReady(operation_id=identity, intent_id=operation.intent_id, status=status, timer=timer,
                          deadline_at=deadline)
     )  # fmt: skip
+    facts += resources.asking(operation, timer)
     return Ruling("ACCEPTED", "OK", "", identity, status, facts)
 
 

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from joingate_processors.law.digests import digest_of
+from joingate_processors.law.evolve_resources import resource_changed
 from joingate_processors.law.state import (
     Commitment,
     Hold,
@@ -63,6 +64,8 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             # Only a human gate is waited for here: a compensating operation has deadlines of its own.
             _operation(state, fact.operation_id, compensating=True, deadline_at=fact.deadline_at,
                        timer="NONE" if fact.deadline_at is None else "ESCALATION")  # fmt: skip
+        case f.ResourceChanged():
+            resource_changed(state, fact)
         case f.ApprovalRecorded():
             _approval(state, fact)
         case f.CommitmentProposed():
@@ -248,7 +251,7 @@ def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
             "doubted_attempt": 0,
             # What the gate itself opened (a release, a compensation) is taken up by what it serves.
             "claimed": not fact.plan_id, "observed": False, "news": {}, "approvals": [],
-            "approval_expiries": {},
+            "approval_expiries": {}, "needs": {}, "asked": "", "held": [],
         },
     )  # fmt: skip
     _put_operation(state, None, row)  # a generation is opened once: there is no row before it to look for

@@ -8,7 +8,17 @@ the rules. A refusal that rests on "not known" becomes a hold where a quarantine
 from collections.abc import Callable
 from typing import assert_never
 
-from joingate_processors.law import approvals, commitments, intents, observations, outcomes, overrides, plans, timers
+from joingate_processors.law import (
+    approvals,
+    commitments,
+    intents,
+    observations,
+    outcomes,
+    overrides,
+    plans,
+    resources,
+    timers,
+)
 from joingate_processors.law.arrival import Arrival, Due, FollowUp, Ruling
 from joingate_processors.law.case import Case, Refused, refuse
 from joingate_processors.law.evolve import evolve
@@ -232,6 +242,12 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
             return approvals.decline(case, claim)
         case c.Override():
             return overrides.override(case, claim)
+        case c.ResourceGranted():
+            return resources.granted(case, claim)
+        case c.ResourceDenied():
+            return resources.denied(case, claim)
+        case c.ResourceExpired():
+            return resources.expired(case, claim)
         case c.CatalogueChanged():
             fact = f.CatalogueLoaded(digest=claim.digest, version=claim.version, catalogue=claim.catalogue)
             return Ruling("ACCEPTED", "OK", "", claim.digest, "", [fact])
@@ -241,7 +257,7 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
             return Ruling("REJECTED", claim.problem, claim.detail, claim.quarantine_id, "", [opened])
         case (
             c.Transfer() | c.AcceptTransfer() | c.Promise() | c.RetireOwner() | c.AssignOwner()
-            | c.ResourceGranted() | c.ResourceDenied() | c.ClaimHeld()
+            | c.ClaimHeld()
         ):  # fmt: skip
             refuse("NOT_SUPPORTED", f"this release has no rule for {type(claim).__name__}", claim.claim_id)
         case _:

@@ -29,8 +29,12 @@ def resource_refs(action: Action, business_key: str, arguments: Arguments) -> li
 
 
 def obligation_refs(action: Action, business_key: str, arguments: Arguments) -> list[str]:
-    """What the obligation of this action is about: its resources, or where it declares none, the entity acted on."""
-    return resource_refs(action, business_key, arguments) or [f"{action.name}:{business_key}"]
+    """What the obligation of this action is about: its resources, or where it declares none, the entity acted on.
+
+    A quota of whoever asks is used up by the asking, and no part of what came of it.
+    """
+    templates = [one for one in action.resources if not {"tenant", "principal"} & set(_names(one))]
+    return [fill(one, business_key, arguments) for one in templates] or [f"{action.name}:{business_key}"]
 
 
 def fill(template: str, business_key: str, arguments: Arguments) -> str:
@@ -101,15 +105,17 @@ def ready(case: Case, action: Action, phases: f.Phases) -> tuple[f.OperationStat
 def opened(
     case: Case, action: Action, *, intent_id: str, intent_version: int, plan_id: str, step_id: str,
     goal_id: str | None, business_key: str, arguments: Arguments, generation: int, commitment: str | None = None,
-    compensates: str | None = None, requested_by: str = "", identity: str = "",
+    compensates: str | None = None, requested_by: str = "", identity: str = "", needs: bool = False,
 ) -> f.OperationOpened:  # fmt: skip
-    """The operation of this slot and generation, STAGED if an approval or a hold window comes first."""
+    """The operation of this slot and generation, STAGED if an approval, a hold window or the arbiter comes first."""
     phases = phases_of(case, action)
     status, timer, deadline = ready(case, action, phases)
     if plan_id and action.approval != "NONE":
         status, timer, deadline = "STAGED", "APPROVAL", case.now + action.approval_ms
     elif plan_id and action.hold_ms:
         status, timer, deadline = "STAGED", "HOLD", case.now + action.hold_ms
+    elif needs:
+        status, timer, deadline = "STAGED", "RESOURCES", case.now + case.catalogue.resource_wait_ms
     return f.OperationOpened(
         operation_id=identity or operation_id(intent_id, action.name, business_key, generation), intent_id=intent_id,
         intent_version=intent_version, plan_id=plan_id, step_id=step_id, goal_id=goal_id, action=action.name,

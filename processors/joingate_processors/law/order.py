@@ -75,7 +75,22 @@ def still_unmet(case: Case, operation: Operation) -> Unmet | None:
 
 
 def start(case: Case, action: Action, operation: Operation) -> tuple[f.OperationStatus, f.Timer, int]:
-    """Where a STAGED operation goes now: on, or while its command would let it act out of order, it stays a while."""
+    """Where a STAGED operation goes now: it asks for the resources that it lacks, or acts."""
+    return waiting_for_resources(case) if lacking(operation) else act(case, action, operation)
+
+
+def lacking(operation: Operation) -> list[str]:
+    """The resources that the operation needs and was not granted, in the order in which they are asked for."""
+    return sorted(reference for reference in operation.needs if reference not in operation.held)
+
+
+def waiting_for_resources(case: Case) -> tuple[f.OperationStatus, f.Timer, int]:
+    """Status, timer and deadline of an operation that waits for the arbiter's word."""
+    return "STAGED", "RESOURCES", case.now + case.catalogue.resource_wait_ms
+
+
+def act(case: Case, action: Action, operation: Operation) -> tuple[f.OperationStatus, f.Timer, int]:
+    """Where an operation that has all it needs goes: on, or while it would act out of order, it stays a while."""
     status, timer, deadline = ready(case, action, operation.phases)
     if status == "SUBMITTED" and still_unmet(case, operation) is not None:
         return "STAGED", "HOLD", case.now + max(action.silence_ms, 1)

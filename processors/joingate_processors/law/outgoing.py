@@ -2,19 +2,21 @@
 
 from joingate_processors.law.case import Case
 from joingate_processors.law.order import still_unmet
+from joingate_processors.law.outgoing_resources import resource_messages
 from joingate_processors.law.state import Commitment, Operation, State, newness, news_of
 from joingate_schemas import facts as f
+from joingate_schemas.arbitration import AnyResourceMessage
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.decisions import Command, CommandKind, CommitmentRow, Decision, InDoubtKind, InDoubtRequest
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact
 
-Outgoing = Command | InDoubtRequest | CommitmentRow
+Outgoing = Command | InDoubtRequest | CommitmentRow | AnyResourceMessage
 # Most facts concern the ledger and its readers only, and most decisions hold no other.
 _SPEAKING: frozenset[type] = frozenset(
     {
         f.OperationOpened, f.OperationReady, f.AttemptStarted, f.PermitIssued, f.OperationWithdrawn,
         f.OperationInDoubt, f.OperationEscalated, f.OperationSettled, f.OperationFailed, f.ObservationRecorded,
-        f.CommitmentProposed, f.CommitmentChanged,
+        f.CommitmentProposed, f.CommitmentChanged, f.OperationCompensated, f.ResourceChanged,
     }
 )  # fmt: skip
 # Why a resend, or the permit of one, is refused for good: who asked for it in vain must hear what else can be asked.
@@ -69,6 +71,7 @@ def outgoing(state: State, decision: Decision, catalogue: Catalogue, partition: 
                         out.append(question)
             case _:
                 pass  # every other fact concerns the ledger and its readers only
+    out += resource_messages(case, decision, partition, speaking)
     return out
 
 

@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-from joingate_processors.law import approvals, commitments, order, outcomes
+from joingate_processors.law import approvals, commitments, order, outcomes, resources
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.digests import digest_of
@@ -222,13 +222,20 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
     waits = order.unmet(case, plan, step)
     if waits is not None:
         refuse(*waits, identity)
+    needs = (
+        resources.needed(case, action, intent, claim.principal, step.business_key, arguments)
+        if action.resources else {}
+    )  # fmt: skip
     commitment = commitment_for(action, claim.intent_id, step.business_key, arguments, generation)
     operation = opened(
         case, action, intent_id=claim.intent_id, intent_version=intent.version, plan_id=claim.plan_id,
         step_id=claim.step_id, goal_id=step.goal_id, business_key=step.business_key, arguments=arguments,
         generation=generation, commitment=commitment, requested_by=claim.principal, identity=identity,
+        needs=bool(needs),
     )  # fmt: skip
     facts: list[AnyFact] = [operation]
+    if needs:
+        facts += resources.wanted(operation, needs)
     if commitment is not None:
         obligation = proposed(case, action, operation)
         if obligation is not None:

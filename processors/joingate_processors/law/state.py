@@ -128,6 +128,9 @@ class Operation:
     requested_by: str  # who dispatched it; empty where the gate opened it
     approvals: list[str]
     approval_expiries: dict[str, int]  # approver -> until when the approval holds, where it does not hold for ever
+    needs: dict[str, int]  # the resources that it needs, and how much of each
+    asked: str  # the one that it asked the arbiter for and has no word about yet; empty where there is none
+    held: list[str]  # those that were granted; kept when given back, for what became of it is still asked about
     timer: Timer
     deadline_at: int | None
 

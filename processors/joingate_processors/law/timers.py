@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from joingate_processors.law import commitments, order, outcomes
+from joingate_processors.law import commitments, order, outcomes, resources
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import BACKOFF_DOUBLINGS_MAX, REMINDER_MS, change, kind_of, raise_orphan
@@ -45,6 +45,9 @@ def _operation(case: Case, operation: Operation) -> Ruling:
                           outcomes.withdraw(case, operation, "no approval in time"))  # fmt: skip
         case "HOLD":
             return _hold_passed(case, operation)
+        case "RESOURCES":
+            return _ruled(operation, "WITHDRAWN", "the arbiter did not answer in time",
+                          resources.not_answered(case, operation))  # fmt: skip
         case "SILENCE":
             return _silence(case, operation)
         case "PERMIT":
@@ -87,8 +90,9 @@ def _hold_passed(case: Case, operation: Operation) -> Ruling:
     status, timer, deadline = order.start(case, action, operation)
     fact = f.OperationReady(operation_id=operation.operation_id, intent_id=operation.intent_id, status=status,
                             timer=timer, deadline_at=deadline)  # fmt: skip
-    said = "what it waits for is gone" if status == "STAGED" else "the hold window passed"
-    return _ruled(operation, status, said, [fact])
+    asks = resources.asking(operation, timer)
+    said = "what it waits for is gone" if status == "STAGED" and not asks else "the hold window passed"
+    return _ruled(operation, status, said, [fact, *asks])
 
 
 def _silence(case: Case, operation: Operation) -> Ruling:

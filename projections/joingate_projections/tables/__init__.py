@@ -54,6 +54,12 @@ _ALL = (
     ),
     Table("orphans", ("intent_id", "kind", "subject_id", "since"), ("kind",), order="since"),
     Table("in_doubt", ("intent_id", "status", "subject_id", "since", "deadline_at"), ("status",), order="since"),
+    Table(
+        "resources",
+        ("resource_ref", "operation_id", "intent_id", "mode", "status", "shown", "since", "deadline_at"),
+        ("shown",),
+        order="since",
+    ),
     Table("quarantine", ("status", "scope", "problem"), ("status",)),
     Table(
         "decisions",

@@ -57,6 +57,7 @@ def opened(rows: Rows, fact: OperationOpened, at: At) -> None:
         "compensation": None,
         "effects": [],
         "approvals": [],
+        "resources": {},
         "observation": None,
         "orphans": orphans["ids"] if orphans else [],
         **at.born(),
