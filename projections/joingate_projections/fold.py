@@ -19,6 +19,7 @@ from joingate_projections.tables import (
     joined,
     operations,
     orphans,
+    owners,
 )
 from joingate_schemas.codec import UnknownFact
 from joingate_schemas.decisions import Decision, Quarantined
@@ -37,6 +38,7 @@ from joingate_schemas.facts import (
     IntentCancelled,
     IntentClosed,
     IntentDeclared,
+    LeaseChanged,
     ObservationRecorded,
     OperationCompensated,
     OperationEscalated,
@@ -48,6 +50,8 @@ from joingate_schemas.facts import (
     OperationWithdrawn,
     OrphanCleared,
     OrphanRaised,
+    OwnerChanged,
+    OwnerRetired,
     PermitIssued,
     PlanEnded,
     PlanProgress,
@@ -55,6 +59,8 @@ from joingate_schemas.facts import (
     QuarantineOpened,
     QuarantineResolved,
     StepSucceeded,
+    TransferOffered,
+    TransferSeen,
 )
 from joingate_schemas.reasons import reason_number
 
@@ -139,6 +145,16 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             commitments.proposed(rows, fact, at)
         case CommitmentChanged():
             commitments.transition(rows, fact, at)
+        case TransferOffered():
+            owners.transfer_offered(rows, fact, at)
+        case TransferSeen():
+            owners.transfer_seen(rows, fact, at)
+        case OwnerChanged():
+            owners.owner_changed(rows, fact, at)
+        case LeaseChanged():
+            owners.lease_changed(rows, fact, at)
+        case OwnerRetired():
+            owners.owner_retired(rows, fact, at)
         case DispositionDecided():
             commitments.disposition_decided(rows, fact, at)
         case OrphanRaised():

@@ -17,7 +17,17 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from joingate_schemas.catalogue import Action, Argument, Catalogue, Downstream, ObligationType, Principal, Resource
+from joingate_schemas.catalogue import (
+    Action,
+    Argument,
+    AssignmentPolicy,
+    Catalogue,
+    Downstream,
+    ObligationType,
+    OwnerKind,
+    Principal,
+    Resource,
+)
 from joingate_schemas.catalogue_lint import Place, lint
 from joingate_schemas.catalogue_shape import IN_MS, SECTIONS, ActionShape, Shape, TopShape
 
@@ -273,6 +283,9 @@ def catalogue_from_json(source: bytes) -> Catalogue:
             obligations={name: _made(ObligationType, name, entry) for name, entry in form["obligations"].items()},
             resources={name: _made(Resource, name, entry) for name, entry in form["resources"].items()},
             principals={name: _made(Principal, name, entry) for name, entry in form["principals"].items()},
+            # Catalogues of the first release have no such sections.
+            owners={name: _made(OwnerKind, name, entry) for name, entry in form.get("owners", {}).items()},
+            policies={name: _made(AssignmentPolicy, name, entry) for name, entry in form.get("policies", {}).items()},
             **{key: form[key] for key in ("version", *IN_MS[TopShape].values(), "silent_attempts_max") if key in form},
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

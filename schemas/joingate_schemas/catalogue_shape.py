@@ -98,6 +98,7 @@ class ActionShape(Shape):
     business_key: str = ""
     resources: list[str] = []
     obligation: str | None = None
+    counterparty: str = ""
     verification: bool = False
 
 
@@ -118,6 +119,10 @@ class ObligationShape(Shape):
     valid: PositiveDuration | None = None
     idle_cost: Amount = 0.0
     weight: Amount = 1.0
+    transfer: PositiveDuration = 3_600_000
+    transfer_evidence: list[str] = []
+    lease: PositiveDuration | None = None
+    superseded_by: str = ""
 
 
 class ResourceShape(Shape):
@@ -133,6 +138,22 @@ class PrincipalShape(Shape):
     role: Role
     tenant: str = ""
     actions: list[str] = []
+    owners: list[str] = []
+
+
+class OwnerShape(Shape):
+    """An entry of `owners`."""
+
+    durable: bool = True
+    external: bool = False
+
+
+class PolicyShape(Shape):
+    """An entry of `policies`."""
+
+    owners: list[str] = Field(min_length=1)
+    obligations: list[str] = []
+    takeover: bool = False
 
 
 class TopShape(Shape):
@@ -150,6 +171,8 @@ SECTIONS: dict[str, type[Shape]] = {
     "obligations": ObligationShape,
     "resources": ResourceShape,
     "principals": PrincipalShape,
+    "owners": OwnerShape,
+    "policies": PolicyShape,
 }
 """The sections of a file, each a mapping from names to entries."""
 
@@ -164,6 +187,7 @@ IN_MS: dict[type[Shape], dict[str, str]] = {
     ObligationShape: {
         "verification": "verification_ms", "release": "release_ms", "release_retry": "release_retry_ms",
         "disposition": "disposition_ms", "reconciliation": "reconciliation_ms", "valid": "valid_ms",
+        "transfer": "transfer_ms", "lease": "lease_ms",
     },
     TopShape: {"plan_progress": "plan_progress_ms", "max_skew": "max_skew_ms"},
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """What a person on duty may force, with a name, a reason and evidence; and what becomes of quarantined records."""
 
-from joingate_processors.law import commitments, outcomes
+from joingate_processors.law import commitments, custody, outcomes
 from joingate_processors.law.arrival import FollowUp, Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.state import Commitment, Operation, State, hold_key
@@ -20,7 +20,7 @@ def override(case: Case, claim: c.Override) -> Ruling:
         refuse("NO_EVIDENCE", "an override needs evidence", claim.subject_id)
     if claim.subject_kind not in ("OPERATION", "COMMITMENT"):
         refuse("MALFORMED", f"an override of {claim.subject_kind} is not known", claim.subject_id)
-    case.open_intent(claim.intent_id, 0)
+    custody.open_ground(case, claim.intent_id, claim.subject_id, 0)
     if claim.subject_kind == "OPERATION":
         return _operation(case, claim)
     return _commitment(case, claim)

@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-from joingate_processors.law import commitments, order, outcomes
+from joingate_processors.law import commitments, custody, order, outcomes, versions
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.digests import digest_of
@@ -228,9 +228,10 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
     )  # fmt: skip
     facts: list[AnyFact] = [operation]
     if commitment is not None:
+        custody.check_owner(case, f"intent:{claim.intent_id}", operation.operation_id)
         obligation = proposed(case, action, operation)
         if obligation is not None:
-            facts.append(obligation)
+            facts += [obligation, *versions.withdraw_older(case, obligation)]
     return Ruling("ACCEPTED", "OK", "", operation.operation_id, operation.status, facts)
 
 

@@ -60,6 +60,7 @@ _ALL = (
         ("verdict", "reason", "claim_type"),
     ),
     Table("observations", ("subject_id", "intent_id", "source")),
+    Table("owners", ("owner_id", "status"), ("status",)),
     Table("catalogues", ("digest",)),
     Table("quarantine_records", hidden=True),
     Table("slots", hidden=True),
