@@ -14,6 +14,7 @@ from joingate_schemas.record import changed
 
 _CLEARED_WHEN_KEPT: tuple[OrphanKind, ...] = ("LEFT_BEHIND", "LATE_SUCCESS")
 _CLEARED_WHEN_DISCHARGED: tuple[OrphanKind, ...] = ("LEFT_BEHIND", "OVERDUE", "LATE_SUCCESS", "NO_OWNER")
+NO_OWNER_ADVICE = "assign another owner under a declared policy, or release it"
 # How often what is overdue or waits for a person is looked at again, where the type says nothing.
 REMINDER_MS = 86_400_000
 # A pause that doubles stops doubling here: 128 times the first.
@@ -119,7 +120,8 @@ def on_settled(case: Case, operation: Operation, external_id: str, evidence: lis
     creating = commitment.creating_operation == operation.operation_id
     if creating and commitment.status == "RELEASED":
         # It was discharged as never created, and was created all the same: newer evidence reopens it (law 8).
-        return _created(case, commitment, proof or [f"operation:{operation.operation_id}"])
+        proof = proof or [f"operation:{operation.operation_id}"]
+        return [*_created(case, commitment, proof), *_ownerless(case, commitment)]
     if commitment.status in TERMINAL_COMMITMENT:
         return []
     if creating:
@@ -131,6 +133,15 @@ def on_settled(case: Case, operation: Operation, external_id: str, evidence: lis
         return [change(commitment, "RELEASE_PENDING", "release committed; to be observed", proof,
                        timer="VERIFICATION", deadline_at=case.now + kind.verification_ms)]  # fmt: skip
     return released(case, commitment, "release committed", proof, operation)
+
+
+def _ownerless(case: Case, commitment: Commitment) -> list[AnyFact]:
+    """The incident that nobody owns it, where it comes back after its owner was retired: no sweep will find it."""
+    if not custody.is_retired(case, commitment.owner_id):
+        return []
+    cause = f"its owner {commitment.owner_id} was retired"
+    return [raise_orphan(case, "NO_OWNER", "COMMITMENT", commitment.commitment_id, commitment.intent_id, cause,
+                         NO_OWNER_ADVICE)]  # fmt: skip
 
 
 def released(
@@ -218,6 +229,10 @@ def on_doubt(case: Case, operation: Operation, cause: str) -> list[AnyFact]:
 def _disposition(
     case: Case, commitment: Commitment, disposition: f.Disposition, reason: str, differs: list[str]
 ) -> list[AnyFact]:
+    if disposition != "KEEP" and custody.offer_of(case, commitment) is not None:
+        # It is being handed over: if it comes back, it is given up then; if not, it is its new owner's.
+        return [f.DispositionDecided(commitment_id=commitment.commitment_id, intent_id=commitment.intent_id,
+                                     disposition="TRANSFER", reason=reason, differs=differs)]  # fmt: skip
     facts: list[AnyFact] = [
         f.DispositionDecided(commitment_id=commitment.commitment_id, intent_id=commitment.intent_id,
                              disposition=disposition, reason=reason, differs=differs)
@@ -272,14 +287,13 @@ def give_up(case: Case, commitment: Commitment, reason: str, differs: list[str])
 
 
 def _open_to_disposition(case: Case, intent: Intent, withdrawn: set[str]) -> list[Commitment]:
-    """Commitments that a change of ground concerns: not those under release or transfer, nor those never to be made."""
+    """Commitments that a change of ground concerns: not those under release, nor those whose creation is withdrawn."""
     if not intent.commitments_open:
         return []
     rows = [case.state.commitments.get(one) for one in case.state.open_commitments.members(intent.intent_id)]
     return [
         row for row in rows
-        if row is not None and row.status not in ("RELEASE_PENDING", "TRANSFER_PENDING")
-        and row.creating_operation not in withdrawn
+        if row is not None and row.status != "RELEASE_PENDING" and row.creating_operation not in withdrawn
     ]  # fmt: skip
 
 
@@ -348,7 +362,7 @@ def release(case: Case, claim: c.Release) -> Ruling:
         return Ruling("REPLAYED", "ALREADY_SO", f"it is {row.status}", row.commitment_id, row.status)
     if row.status in TERMINAL_COMMITMENT:
         refuse("ILLEGAL_TRANSITION", f"it is {row.status}", row.commitment_id, row.status)
-    custody.check_not_in_transfer(row)
+    custody.check_not_in_transfer(case, row)
     custody.check_authority(case, claim, row)
     cause = claim.reason or "release asked for"
     origin = case.state.operations.get(row.creating_operation or "")

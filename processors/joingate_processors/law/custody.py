@@ -87,16 +87,16 @@ def check_authority(
                row.status)  # fmt: skip
 
 
-def check_not_in_transfer(row: Commitment) -> None:
-    """Refuse while a transfer is under way: neither side may start anything new."""
-    if row.status == "TRANSFER_PENDING":
+def check_not_in_transfer(case: Case, row: Commitment) -> None:
+    """Refuse while a transfer is under way, or in question: neither side may start anything new."""
+    if offer_of(case, row) is not None:
         refuse("IN_TRANSFER", f"commitment {row.commitment_id} waits for somebody to take it over", row.commitment_id,
                row.status)  # fmt: skip
 
 
-def out_of_hand(row: Commitment) -> bool:
-    """Whether nothing that its intent does may touch it now: it is somebody else's, or about to be."""
-    return is_foreign(row) or row.status == "TRANSFER_PENDING"
+def out_of_hand(case: Case, row: Commitment) -> bool:
+    """Whether nothing that its intent does may touch it now: it is somebody else's, or may be about to be."""
+    return is_foreign(row) or offer_of(case, row) is not None
 
 
 def offer_of(case: Case, row: Commitment) -> Custody | None:

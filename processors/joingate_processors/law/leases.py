@@ -24,7 +24,7 @@ def lease(case: Case, claim: c.Prepared, commitment_id: str) -> Ruling:
     if row.status in TERMINAL_COMMITMENT or kind is None or kind.lease_ms is None:
         refuse("ILLEGAL_TRANSITION", f"it is {row.status}, a {row.obligation_type}: there is no lease of it to have",
                commitment_id, row.status)  # fmt: skip
-    check_not_in_transfer(row)
+    check_not_in_transfer(case, row)
     held = case.state.custodies.get(commitment_id)
     number = 0 if held is None else held.lease_token
     if claim.attempt not in (0, number):

@@ -391,7 +391,7 @@ def _undo(
     if commitment is None:
         undo = discharging(case, undone_by, operation, operation.operation_id, None, operation.operation_id)
         return (undo.operation_id, [undo]) if undo is not None else (None, [])
-    if commitment.status in TERMINAL_COMMITMENT or custody.out_of_hand(commitment):
+    if commitment.status in TERMINAL_COMMITMENT or custody.out_of_hand(case, commitment):
         return None, []
     facts = commitments.start_release(case, commitment, reason, evidence)
     started = next((fact.operation_id for fact in facts if isinstance(fact, f.OperationOpened)), None)

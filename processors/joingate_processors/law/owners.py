@@ -3,7 +3,7 @@
 from joingate_processors.law import leases
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
-from joingate_processors.law.commitments import raise_orphan
+from joingate_processors.law.commitments import NO_OWNER_ADVICE, raise_orphan
 from joingate_processors.law.state import Owner
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -40,7 +40,7 @@ def _sweep(case: Case, owner_id: str, reason: str, retired_at: int, found: int, 
         if row is not None:
             facts.append(
                 raise_orphan(case, "NO_OWNER", "COMMITMENT", one, row.intent_id, f"its owner {owner_id} was retired",
-                             "assign another owner under a declared policy, or release it")
+                             NO_OWNER_ADVICE)
             )  # fmt: skip
     return facts
 

@@ -160,6 +160,8 @@ def not_taken(case: Case, row: Commitment, cause: str) -> list[AnyFact]:
 
 def _back(case: Case, row: Commitment, offer: Custody, cause: str, evidence: list[str]) -> list[AnyFact]:
     facts = _goes_on(case, row, offer, f"back to its owner {row.owner_id}: {cause}", evidence)
+    if _resumed(facts):
+        facts += commitments.cleared(case, row.intent_id, row.commitment_id, ("OVERDUE",), cause)
     as_before = changed(row, status=offer.resumes)
     if offer.resumes == "ACTIVE" and _resumed(facts) and commitments.left_behind(case, row):
         facts += commitments.give_up(case, as_before, "its ground went while it was offered", ["plan"])
@@ -167,7 +169,7 @@ def _back(case: Case, row: Commitment, offer: Custody, cause: str, evidence: lis
 
 
 def _resumed(facts: list[AnyFact]) -> bool:
-    return any(isinstance(fact, f.CommitmentChanged) and fact.after == "ACTIVE" for fact in facts)
+    return any(isinstance(fact, f.CommitmentChanged) and fact.after != "RECONCILIATION_REQUIRED" for fact in facts)
 
 
 def overdue(case: Case, row: Commitment) -> list[AnyFact]:

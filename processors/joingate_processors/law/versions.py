@@ -10,7 +10,7 @@ from joingate_schemas.facts import TERMINAL_COMMITMENT, AnyFact
 def withdraw_older(case: Case, made: f.CommitmentProposed) -> list[AnyFact]:
     """Give up the open commitments of this intent that `made` replaces: alike, but of another version.
 
-    What somebody else owns, or is under release or transfer, is left to them.
+    What is under release goes on; what somebody else owns, or is being handed over, is left to them.
     """
     kind = case.catalogue.obligations.get(made.obligation_type)
     if kind is None or kind.superseded_by not in made.attributes:
@@ -25,7 +25,7 @@ def withdraw_older(case: Case, made: f.CommitmentProposed) -> list[AnyFact]:
 
 
 def _is_older(row: Commitment, made: f.CommitmentProposed, version: str) -> bool:
-    if row.status in TERMINAL_COMMITMENT or row.status in ("RELEASE_PENDING", "TRANSFER_PENDING"):
+    if row.status in TERMINAL_COMMITMENT or row.status == "RELEASE_PENDING":
         return False
     same = {name for name, value in row.attributes.items() if made.attributes.get(name) == value}
     return set(row.attributes) - same == {version}
