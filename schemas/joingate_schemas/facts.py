@@ -8,6 +8,11 @@ Times are integers, milliseconds since the epoch, UTC; `None` means "no deadline
 from typing import Literal, TypeAlias, TypedDict, get_args
 
 from joingate_schemas.claims import Arguments, Budgets, Edge, Finding, Goal, Proof, SubjectKind
+from joingate_schemas.owner_facts import LeaseChanged as LeaseChanged
+from joingate_schemas.owner_facts import OwnerChanged as OwnerChanged
+from joingate_schemas.owner_facts import OwnerRetired as OwnerRetired
+from joingate_schemas.owner_facts import TransferOffered as TransferOffered
+from joingate_schemas.owner_facts import TransferSeen as TransferSeen
 from joingate_schemas.record import record
 
 PlanStatus = Literal["CANDIDATE", "ADOPTED", "SUPERSEDED", "CLOSED", "UNKNOWN"]
@@ -354,76 +359,6 @@ class CommitmentChanged:
     cause: str
     evidence: list[str]
     operation_id: str | None
-    timer: Timer
-    deadline_at: int | None
-
-
-@record
-class TransferOffered:
-    """The owner asked `target_owner` to take the commitment over; who accepts names this `fencing_token`."""
-
-    commitment_id: str
-    intent_id: str
-    owner_id: str
-    target_owner: str
-    target_intent_id: str | None
-    fencing_token: int
-    acknowledge_by: int
-    reason: str
-
-
-@record
-class TransferSeen:
-    """The target of a transfer may have acted before it acknowledged: the offer can't simply go back any more."""
-
-    commitment_id: str
-    intent_id: str
-    target_owner: str
-    evidence: list[str]
-
-
-@record
-class OwnerChanged:
-    """The commitment is `after`'s from here on: whoever names a lower `fencing_token` has no authority over it."""
-
-    commitment_id: str
-    intent_id: str
-    before: str
-    after: str
-    fencing_token: int
-    cause: str
-    evidence: list[str]
-
-
-@record
-class LeaseChanged:
-    """`worker` (empty: nobody) serves the commitment under the lease `fencing_token`, until the timer fires.
-
-    `reclaiming`: the lease has run out, and is not given on while what its worker was allowed to do is open.
-    """
-
-    commitment_id: str
-    intent_id: str
-    worker: str
-    fencing_token: int
-    reclaiming: bool
-    cause: str
-    timer: Timer
-    deadline_at: int | None
-
-
-@record
-class OwnerRetired:
-    """The owner is gone. `found` of its commitments are orphans so far, those up to the id `swept`; the timer goes on.
-
-    `retired_at` is when it was said, which stays the same while the sweep goes on.
-    """
-
-    owner_id: str
-    reason: str
-    retired_at: int
-    found: int
-    swept: str
     timer: Timer
     deadline_at: int | None
 

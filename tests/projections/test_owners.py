@@ -64,7 +64,7 @@ def test_one_in_question_stays_in_sight_and_one_that_came_back_does_not(owned: A
 
 def test_a_lease_is_shown_until_it_or_its_commitment_ends(owned: Any) -> None:
     held = f.LeaseChanged(commitment_id="c1", intent_id=INTENT, worker="w1", fencing_token=2, reclaiming=False,
-                          cause="granted", timer="LEASE", deadline_at=7_000)  # fmt: skip
+                          cause="granted", deadline_at=7_000)  # fmt: skip
     owned.decide(held)
     assert _commitment(owned)["lease"] == {"worker": "w1", "fencing_token": 2, "until": 7_000, "reclaiming": False}
     owned.decide(owned.moved("ACTIVE", "SATISFIED"))
@@ -73,7 +73,7 @@ def test_a_lease_is_shown_until_it_or_its_commitment_ends(owned: Any) -> None:
 
 def test_a_retired_owner_is_a_row_of_each_partition_that_says_how_far_it_is(hand: Any) -> None:
     gone: dict[str, Any] = {"owner_id": "team:ops", "reason": "left", "retired_at": 1_000}
-    hand.decide(f.OwnerRetired(**gone, found=2, swept="c2", timer="RETIREMENT", deadline_at=1_001))
-    hand.decide(f.OwnerRetired(**gone, found=3, swept="c3", timer="NONE", deadline_at=None))
+    hand.decide(f.OwnerRetired(**gone, found=2, swept="c2", deadline_at=1_001))
+    hand.decide(f.OwnerRetired(**gone, found=3, swept="c3", deadline_at=None))
     (row,) = hand.rows().tables["owners"].values()
     assert (row["status"], row["found"], row["created_at"], row["updated_at"]) == ("RETIRED", 3, 1_000, 2_000)

@@ -94,8 +94,8 @@ def lease_changed(state: State, fact: f.LeaseChanged) -> None:
     """A worker has the lease, or nobody any more."""
     if state.commitments.get(fact.commitment_id) is not None:
         held = _custody(state, fact.commitment_id, fact.intent_id)
-        held = changed(held, worker=fact.worker, lease_token=fact.fencing_token, timer=fact.timer,
-                       deadline_at=fact.deadline_at)  # fmt: skip
+        held = changed(held, worker=fact.worker, lease_token=fact.fencing_token,
+                       timer="NONE" if fact.deadline_at is None else "LEASE", deadline_at=fact.deadline_at)  # fmt: skip
         state.custodies.put(fact.commitment_id, held)
 
 
@@ -104,5 +104,6 @@ def owner_retired(state: State, fact: f.OwnerRetired) -> None:
     state.owners.put(
         fact.owner_id,
         Owner(owner_id=fact.owner_id, reason=fact.reason, retired_at=fact.retired_at, found=fact.found,
-              swept=fact.swept, timer=fact.timer, deadline_at=fact.deadline_at),
+              swept=fact.swept, timer="NONE" if fact.deadline_at is None else "RETIREMENT",
+              deadline_at=fact.deadline_at),
     )  # fmt: skip

@@ -51,7 +51,7 @@ def _change(
 ) -> f.LeaseChanged:
     return f.LeaseChanged(
         commitment_id=row.commitment_id, intent_id=row.intent_id, worker=worker, fencing_token=number,
-        reclaiming=reclaiming, cause=cause, timer="NONE" if deadline_at is None else "LEASE", deadline_at=deadline_at,
+        reclaiming=reclaiming, cause=cause, deadline_at=deadline_at,
     )  # fmt: skip
 
 

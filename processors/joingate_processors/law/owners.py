@@ -31,7 +31,7 @@ def _sweep(case: Case, owner_id: str, reason: str, retired_at: int, found: int, 
     more = len(page) == SWEEP_MAX
     facts: list[AnyFact] = [
         f.OwnerRetired(owner_id=owner_id, reason=reason, retired_at=retired_at, found=found + len(page),
-                       swept=page[-1] if page else after, timer="RETIREMENT" if more else "NONE",
+                       swept=page[-1] if page else after,
                        # Later than now, so that the timer which fires is another one than the timer that follows.
                        deadline_at=case.now + 1 if more else None)
     ]  # fmt: skip
