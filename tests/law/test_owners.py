@@ -1,5 +1,7 @@
 """Who answers for an obligation: handed over by acknowledgement, found when its owner is gone, served under a lease."""
 
+from dataclasses import replace
+
 import pytest
 
 from joingate_processors.gate.docket import DECISION_BYTES_MAX
@@ -167,6 +169,65 @@ def test_an_offer_that_comes_back_to_a_cancelled_intent_is_given_up_then(court: 
     assert court.commitment("s1").status == "RELEASE_PENDING"
 
 
+def _handed_over_and_closed(court: Court) -> None:
+    court.transfer("s1")
+    court.accept("s1")
+    court.succeed("s1")
+    court.perform("s2")
+    court.satisfied("s2")
+    court.succeed("s2")
+    assert court.close().verdict == "ACCEPTED"
+
+
+def test_a_closed_intent_is_given_nothing_back(court: Court) -> None:
+    _handed_over_and_closed(court)
+    assert court.transfer("s1", OWNER, fencing_token=1).reason == "INTENT_CLOSED"
+    assert court.assign("s1", "team:b", policy="takeover").verdict == "ACCEPTED"
+    assert court.transfer("s1", "person:ann", fencing_token=2).verdict == "ACCEPTED"
+
+
+def test_its_release_is_settled_by_a_person_after_the_close_too(court: Court) -> None:
+    _handed_over_and_closed(court)
+    court.release("s1", fencing_token=1)
+    court.prepared(court.release_of("s1"))
+    court.in_doubt(court.release_of("s1"))
+    assert court.override("OPERATION", court.release_of("s1"), "SETTLED").verdict == "ACCEPTED"
+    assert court.commitment("s1").status == "RELEASED"
+    assert court.override("OPERATION", court.op_id("s2"), "FAILED").reason == "INTENT_CLOSED"
+
+
+def test_the_source_can_not_stop_the_release_that_its_new_owner_asked_for(court: Court) -> None:
+    court.transfer("s1")
+    court.accept("s1")
+    court.release("s1", fencing_token=1)
+    assert court.abort(court.release_of("s1")).reason == "NOT_OWNER"
+    assert court.executor_abort(court.release_of("s1")).verdict == "ACCEPTED"
+
+
+@pytest.mark.parametrize(("named", "status"), [(True, "ACTIVE"), (False, "RELEASE_PENDING")])
+def test_what_comes_home_to_an_intent_that_moved_on_is_decided_anew(court: Court, named: bool, status: str) -> None:
+    court.transfer("s1")
+    court.accept("s1")
+    home = court.commitment_id("s1")
+    court.declare(2)
+    court.transfer(home, OWNER, fencing_token=1)
+    decision = court.accept(home, OWNER)
+    (decided,) = [fact for fact in decision.facts if isinstance(fact, f.DispositionDecided)]
+    assert (decided.disposition, court.commitment(home).timer) == ("REVALIDATE", "DISPOSITION")
+    if named:
+        court.plan(step("s9", "notify"), plan_id="p2", commitments=[home])
+    court.advance(600_000)
+    assert court.commitment(home).status == status
+
+
+def test_what_comes_home_to_an_intent_that_stayed_goes_on(court: Court) -> None:
+    court.transfer("s1")
+    court.accept("s1")
+    court.transfer("s1", OWNER, fencing_token=1)
+    assert not any(isinstance(fact, f.DispositionDecided) for fact in court.accept("s1", OWNER).facts)
+    assert court.commitment("s1").timer == "NONE"
+
+
 # --- owners that are gone --------------------------------------------------------------------------------------------
 
 
@@ -263,6 +324,17 @@ def test_the_next_worker_has_a_higher_number_and_the_stale_one_is_refused_by_nam
     court.release("s1")
     assert court.prepared(court.release_of("s1"), worker="w1").reason == "ALREADY_CLAIMED"
     assert court.prepared(court.release_of("s1"), worker="w2").verdict == "ACCEPTED"
+
+
+def test_a_lease_does_not_keep_another_executor_from_its_part_of_the_work() -> None:
+    whole = varied()
+    elsewhere = replace(whole.actions["unbook"], executor="clearing")
+    court = Court(varied(actions={**whole.actions, "unbook": elsewhere}))
+    court.open(step("s1", "book"))
+    court.perform("s1")
+    court.lease("s1", "w1")
+    court.release("s1")
+    assert court.prepared(court.release_of("s1"), worker="c1").verdict == "ACCEPTED"
 
 
 def test_a_lease_is_not_reclaimed_while_what_its_worker_began_is_open(court: Court) -> None:

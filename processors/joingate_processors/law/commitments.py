@@ -420,3 +420,8 @@ def request_reconciliation(case: Case, claim: c.RequestReconciliation) -> Ruling
 def resting(case: Case, commitment: Commitment, status: CommitmentStatus) -> tuple[Timer, int | None]:
     """What the commitment waits for where it comes to rest in `status`."""
     return _waits_for(case, changed(commitment, status=status))
+
+
+def revalidate(case: Case, commitment: Commitment, reason: str, differs: list[str]) -> list[AnyFact]:
+    """It is to be decided anew whether anything needs it: by a plan that takes it up in time, or it is given up."""
+    return _disposition(case, commitment, "REVALIDATE", reason, differs)

@@ -4,7 +4,7 @@ The guards here are shared by every rule about commitments, so this room knows n
 """
 
 from joingate_processors.law.case import Case, refuse
-from joingate_processors.law.state import Commitment, Custody
+from joingate_processors.law.state import Commitment, Custody, Operation
 from joingate_schemas import claims as c
 
 _WORKER = "worker"
@@ -60,6 +60,28 @@ def open_ground(case: Case, intent_id: str, commitment_id: str, version: int) ->
     row = case.state.commitments.get(commitment_id)
     if row is None or row.intent_id != intent_id or not is_foreign(row):
         case.open_intent(intent_id, version)
+
+
+def discharges_another(case: Case, operation: Operation) -> bool:
+    """Whether the operation is the gate's own, to discharge what somebody else than its intent owns."""
+    row = case.state.commitments.get(operation.commitment_id or "") if not operation.plan_id else None
+    return row is not None and is_foreign(row)
+
+
+def can_own(case: Case, row: Commitment, owner_id: str) -> bool:
+    """Whether the commitment can be given to the owner now: it lasts, is not gone, and is no closed intent of ours."""
+    if not is_durable(case, owner_id) or is_retired(case, owner_id):
+        return False
+    intent = case.state.intents.get(row.intent_id) if owner_id == own_intent(row) else None
+    return intent is None or intent.status != "CLOSED"
+
+
+def check_can_own(case: Case, row: Commitment, owner_id: str) -> None:
+    """Refuse unless the commitment can be given to the owner now."""
+    check_owner(case, owner_id, row.commitment_id, row.status)
+    if not can_own(case, row, owner_id):
+        refuse("INTENT_CLOSED", f"intent {row.intent_id} is closed, and is given nothing back", row.commitment_id,
+               row.status)  # fmt: skip
 
 
 def fencing_token(case: Case, row: Commitment) -> int:

@@ -56,11 +56,18 @@ def _change(
 
 
 def check(case: Case, operation: Operation, worker: str) -> None:
-    """Refuse a permit of a leased commitment's work to any worker but the one that holds the lease."""
+    """Refuse a permit of a leased commitment's work to another worker of the executor that holds the lease."""
     held = case.state.custodies.get(operation.commitment_id or "")
-    if held is not None and held.worker and held.worker != worker:
+    if held is not None and held.worker and held.worker != worker and _is_of(case, operation):
         refuse("ALREADY_CLAIMED", f"worker {held.worker} serves its commitment {held.commitment_id} under lease "
                f"{held.lease_token}", operation.operation_id, operation.status)  # fmt: skip
+
+
+def _is_of(case: Case, operation: Operation) -> bool:
+    """Whether the operation belongs to the executor whose workers serve its commitment: the one that made it."""
+    row = case.state.commitments.get(operation.commitment_id or "")
+    origin = None if row is None else case.state.operations.get(row.creating_operation or "")
+    return origin is None or origin.executor == operation.executor
 
 
 def ended(case: Case, row: Commitment, cause: str) -> list[AnyFact]:

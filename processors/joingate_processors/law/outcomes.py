@@ -307,6 +307,9 @@ def abort(case: Case, claim: c.Abort) -> Ruling:
     operation = known_operation(case, claim)
     operation_id, status = operation.operation_id, operation.status
     attempt = _attempt(operation, claim.attempt) or operation.attempt
+    if case.role == "PLANNER" and custody.discharges_another(case, operation):
+        refuse("NOT_OWNER", f"it discharges {operation.commitment_id}, which its intent does not own any more",
+               operation_id, status)  # fmt: skip
     if case.role == "EXECUTOR" and attempt < operation.attempt and claim.proof in (None, "NOT_SENT"):
         # It speaks of what that attempt did itself, and the current one has the say by now (law 3).
         refuse("STALE_ATTEMPT", f"attempt {operation.attempt} is current", operation_id, status)

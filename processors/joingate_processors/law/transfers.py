@@ -38,7 +38,7 @@ def transfer(case: Case, claim: c.Transfer) -> Ruling:
         refuse("ILLEGAL_TRANSITION", f"it is {row.status}: only what is in force, or unmet, can be handed over",
                row.commitment_id, row.status)  # fmt: skip
     custody.check_authority(case, claim, row)
-    custody.check_owner(case, target, row.commitment_id, row.status)
+    custody.check_can_own(case, row, target)
     _check_may_leave(case, row, target)
     return Ruling("ACCEPTED", "OK", "", row.commitment_id, "TRANSFER_PENDING", _offered(case, claim, row))
 
@@ -96,7 +96,7 @@ def accept(case: Case, claim: c.AcceptTransfer) -> Ruling:
     if claim.fencing_token != offer.offered_token:
         refuse("STALE_FENCE", f"the offer's token is {offer.offered_token}, not {claim.fencing_token}",
                row.commitment_id, row.status)  # fmt: skip
-    custody.check_owner(case, claim.owner_id, row.commitment_id, row.status)
+    custody.check_can_own(case, row, claim.owner_id)
     _check_may_leave(case, row, claim.owner_id)
     lacks = _lacking(case, row, offer, claim.evidence)
     if lacks:
@@ -121,7 +121,16 @@ def taken(case: Case, row: Commitment, offer: Custody, cause: str, evidence: lis
     facts = owned_by(case, row, offer.target_owner, offer.offered_token, cause, evidence)
     if custody.is_external(case, offer.target_owner):
         return facts + commitments.discharged(case, row, "TRANSFERRED", cause, evidence)
-    return facts + _goes_on(case, row, offer, cause, evidence)
+    facts += _goes_on(case, row, offer, cause, evidence)
+    return facts + _come_home(case, row, offer.target_owner, offer.resumes if _resumed(facts) else row.status)
+
+
+def _come_home(case: Case, row: Commitment, owner_id: str, status: CommitmentStatus) -> list[AnyFact]:
+    """What its own intent gets back is looked at again, where the intent has moved on since it gave it away."""
+    home = changed(row, owner_id=owner_id, status=status)
+    if status != "ACTIVE" or not commitments.left_behind(case, home):
+        return []
+    return commitments.revalidate(case, home, "it came back to its intent", ["plan"])
 
 
 def owned_by(
@@ -187,7 +196,7 @@ def observed(case: Case, claim: c.Observe, row: Commitment) -> tuple[CommitmentS
         return None
     target, facts = offer.target_owner, list[AnyFact]()
     if claim.owner_id == target:
-        fit = custody.is_durable(case, target) and not custody.is_retired(case, target)
+        fit = custody.can_own(case, row, target)
         if claim.finding == "PRESENT" and fit and not _lacking(case, row, offer, claim.evidence):
             evidence = [*claim.evidence, f"observed:{claim.claim_id}"]
             facts = taken(case, row, offer, f"{target} was seen to act", evidence)
@@ -215,7 +224,7 @@ def assign(case: Case, claim: c.AssignOwner) -> Ruling:
         refuse("ILLEGAL_TRANSITION", f"it is {status}, so nobody has to own it", identity, status)
     if status == "TRANSFER_PENDING" and offer is not None and owner_id != offer.target_owner:
         refuse("IN_TRANSFER", f"{offer.target_owner} is asked to take it over", identity, status)
-    custody.check_owner(case, owner_id, identity, status)
+    custody.check_can_own(case, row, owner_id)
     fits = not policy.obligations or row.obligation_type in policy.obligations
     if custody.owner_kind(owner_id) not in policy.owners or not fits or custody.is_external(case, owner_id):
         refuse("POLICY_FORBIDS", f"policy {policy.name} gives no {row.obligation_type} to {owner_id}", identity, status)
@@ -239,4 +248,4 @@ def _assigned(case: Case, row: Commitment, owner_id: str, cause: str, evidence: 
         # What becomes of it is no longer decided by the change of plan of an intent that does not own it.
         timer, deadline_at = commitments.resting(case, row, row.status)
         facts.append(change(row, row.status, cause, [], timer=timer, deadline_at=deadline_at))
-    return facts
+    return facts + _come_home(case, row, owner_id, row.status)
