@@ -39,6 +39,7 @@ _KNOWN_BY: dict[str, tuple[str, ...]] = {
     "in_doubt": ("intent_id", "subject_id"),
     "quarantine": ("scope",),
     "observations": ("subject_id",),
+    "owners": ("owner_id",),
     "catalogues": ("digest",),
 }
 # Filters that narrow little: another one, if there is one, leads the search.
@@ -395,6 +396,7 @@ _NAMED_BY = {
     "commitments": "commitment_id",
     "orphans": "orphan_id",
     "quarantine": "quarantine_id",
+    "owners": "owner_id",
     "catalogues": "digest",
 }
 

@@ -453,3 +453,11 @@ def test_a_request_that_was_not_sent_yet_is_withdrawn_before_it_is(reviewed: Cou
     reviewed.dispatch("r2")
     assert (reviewed.op("r1").status, reviewed.commitment("r1").status) == ("WITHDRAWN", "RELEASED")
     assert reviewed.commitment("r2").status == "PROPOSED"
+
+
+def test_without_declared_kinds_every_named_owner_but_a_worker_lasts() -> None:
+    court = Court(varied(owners={}))
+    court.open(step("s1", "book"))
+    court.perform("s1")
+    assert court.transfer("s1", "worker:17").reason == court.transfer("s1", "robot").reason == "NOT_DURABLE"
+    assert court.transfer("s1", "robot:3").verdict == "ACCEPTED"

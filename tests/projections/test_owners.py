@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from joingate_projections.reader import StoreReader
+from joingate_projections.store import ProjectionStore
 from joingate_projections.tables import MemoryRows, Row
 from joingate_schemas import facts as f
 
@@ -77,3 +80,18 @@ def test_a_retired_owner_is_a_row_of_each_partition_that_says_how_far_it_is(hand
     hand.decide(f.OwnerRetired(**gone, found=3, swept="c3", deadline_at=None))
     (row,) = hand.rows().tables["owners"].values()
     assert (row["status"], row["found"], row["created_at"], row["updated_at"]) == ("RETIRED", 3, 1_000, 2_000)
+
+
+def test_an_owner_is_explained_by_what_it_has_and_that_it_is_gone(owned: Any, directory: Path) -> None:
+    owned.decide(
+        f.OwnerRetired(owner_id="team-release", reason="left", retired_at=1_000, found=1, swept="c1", deadline_at=None),
+        owned.orphaned("c1"),
+        subject_id="team-release",
+        claim_type="RetireOwner",
+    )
+    with ProjectionStore.open(directory) as store:
+        owned.store_in(store)
+        told = StoreReader(store, clock=lambda: 9_000).explain("team-release")
+    assert [row["commitment_id"] for row in told["known"]["commitments"]] == ["c1"]
+    assert [row["status"] for row in told["known"]["owners"]] == ["RETIRED"]
+    assert [row["claim_type"] for row in told["decisions"]] == ["RetireOwner"]
