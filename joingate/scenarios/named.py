@@ -36,15 +36,13 @@ class NamedScenario:
     """One scenario, as the index has it.
 
     `kind`: a failure that is injected, or a way in which such systems fail. `wrong` and `expected` are sentences.
-    `needs` names a rule that this release does not have yet (empty: none); `crash`: the failure is the end of a
-    process, so that it is also played on a real broker.
+    `crash`: the failure is the end of a process, so that it is also played on a real broker.
     """
 
     name: str
     kind: Kind
     wrong: str
     expected: str
-    needs: str = ""
     crash: bool = False
 
     @property

@@ -14,13 +14,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, Valid
 from pydantic_core import PydanticCustomError
 
 from joingate_producers.errors import InvalidClaim
-from joingate_schemas.claims import CLAIM_TYPES, Arguments, Claim, EdgeKind, Goal, PlanStep
+from joingate_schemas.claims import CLAIM_TYPES, Arguments, Claim, EdgeKind, Goal, PlanStep, Prepared
 
 # Fields that hold text for people, in which line breaks and tabs have their place.
 _PROSE = frozenset("objective reason outcome error cause comment result text evidence".split())
 _KEYS = frozenset({"claim_id", "intent_id", "plan_id", "step_id"})
 _KEY_LENGTH_MAX = 512
 _LONG_MAX = 2**63 - 1
+# What a Prepared leaves open where it asks for the lease of a commitment instead of a permit.
+_OPEN_IN_A_LEASE = ("operation_id", "attempt")
 
 
 def _text(text: str) -> str:
@@ -145,7 +147,8 @@ def _model(claim_type: str) -> type[BaseModel]:
     made: dict[str, Any] = {}
     for one in fields(cls):
         required = one.default is MISSING
-        made[one.name] = (_rule(one.name, hints[one.name], required), ... if required else one.default)
+        filled = required and not (claim_type == "Prepared" and one.name in _OPEN_IN_A_LEASE)
+        made[one.name] = (_rule(one.name, hints[one.name], filled), ... if required else one.default)
     return create_model(claim_type, __config__=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False), **made)
 
 
@@ -156,6 +159,11 @@ def checked(claim: Claim) -> None:
         _model(claim_type).model_validate(claim.__dict__)
     except ValidationError as error:
         raise _fault(claim_type, error) from None
+    if isinstance(claim, Prepared) and claim.commitment_id is None:
+        if not claim.operation_id:
+            raise InvalidClaim(claim_type, "operation_id", "is empty")
+        if claim.attempt < 1:
+            raise InvalidClaim(claim_type, "attempt", f"is {claim.attempt}, and must be at least 1")
     if not claim.intent_id and claim_type != "RetireOwner":
         raise InvalidClaim(claim_type, "intent_id", "is empty")
 

@@ -105,10 +105,19 @@ class ReconciliationClient(RoleClient):
         *,
         subject_kind: SubjectKind = "OPERATION",
         reason: str = "",
+        fencing_token: int = 0,
         claim_id: str | None = None,
     ) -> PendingVerdict:
-        """Ask that somebody look at this operation or commitment again."""
-        common = self._common(intent_id, claim_id)
+        """Ask that somebody look at this operation or commitment again.
+
+        `fencing_token` is that of a commitment's present owner; an operator needs none.
+        """
         return self._submit(
-            RequestReconciliation(**common, subject_kind=subject_kind, subject_id=subject_id, reason=reason)
+            RequestReconciliation(
+                **self._common(intent_id, claim_id),
+                subject_kind=subject_kind,
+                subject_id=subject_id,
+                reason=reason,
+                fencing_token=fencing_token,
+            )
         )

@@ -45,6 +45,24 @@ class Executor(RoleClient):
             )
         )
 
+    def lease(
+        self, intent_id: str, commitment_id: str, number: int = 0, *, claim_id: str | None = None
+    ) -> PendingVerdict:
+        """Ask for the lease of a commitment for this process, or renew the one with this number, before it runs out.
+
+        The number of a new lease is in the verdict's detail and in the commitment's row.
+        """
+        return self._submit(
+            Prepared(
+                **self._common(intent_id, claim_id),
+                operation_id="",
+                attempt=number,
+                executor=self.name,
+                worker=self.worker,
+                commitment_id=commitment_id,
+            )
+        )
+
     def commit(
         self,
         intent_id: str,

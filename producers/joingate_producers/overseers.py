@@ -96,9 +96,13 @@ class Observer(RoleClient):
         proof: Proof | None = None,
         evidence: Sequence[str] = (),
         idempotency_key: str | None = None,
+        owner_id: str | None = None,
         claim_id: str | None = None,
     ) -> PendingVerdict:
-        """What `source` says, with its own version or time (ms since the epoch, UTC), by which newer is told."""
+        """What `source` says, with its own version or time (ms since the epoch, UTC), by which newer is told.
+
+        About a commitment, `owner_id` is who was seen to act on it.
+        """
         return self._submit(
             Observe(
                 **self._common(intent_id, claim_id),
@@ -112,6 +116,7 @@ class Observer(RoleClient):
                 proof=proof,
                 evidence=list(evidence),
                 idempotency_key=idempotency_key,
+                owner_id=owner_id,
             )
         )
 

@@ -28,10 +28,10 @@ from joingate_schemas.claims import (
 
 
 class Planner(ReconciliationClient):
-    """Speaks for a planner, on the topic `proposals`. Cancel, abort and release go through the outbox."""
+    """Speaks for a planner, on the topic `proposals`. Cancel, abort, release and taking over go through the outbox."""
 
     topic: ClassVar[str] = "proposals"
-    durable: ClassVar[frozenset[str]] = frozenset({"CancelIntent", "Abort", "Release"})
+    durable: ClassVar[frozenset[str]] = frozenset({"CancelIntent", "Abort", "Release", "AcceptTransfer"})
 
     # --- before planning ---------------------------------------------------------------------------------------------
 
@@ -205,12 +205,18 @@ class Planner(ReconciliationClient):
         *,
         intent_version: int = 0,
         reason: str = "",
+        fencing_token: int = 0,
         claim_id: str | None = None,
     ) -> PendingVerdict:
-        """Give the commitment back. Version 0: whatever version is current."""
-        common = self._common(intent_id, claim_id)
+        """Give the commitment back. Version 0: the current version. `fencing_token` is that of its present owner."""
         return self._submit(
-            Release(**common, commitment_id=commitment_id, intent_version=intent_version, reason=reason)
+            Release(
+                **self._common(intent_id, claim_id),
+                commitment_id=commitment_id,
+                intent_version=intent_version,
+                reason=reason,
+                fencing_token=fencing_token,
+            )
         )
 
     def transfer(
@@ -222,9 +228,13 @@ class Planner(ReconciliationClient):
         target_intent_id: str | None = None,
         acknowledge_by: int | None = None,
         reason: str = "",
+        fencing_token: int = 0,
         claim_id: str | None = None,
     ) -> PendingVerdict:
-        """Ask that another owner takes the commitment over, by `acknowledge_by` (ms since the epoch, UTC)."""
+        """Ask that another owner takes the commitment over, by `acknowledge_by` (ms since the epoch, UTC).
+
+        Naming its present owner takes a pending offer back. `fencing_token` is the present owner's.
+        """
         return self._submit(
             Transfer(
                 **self._common(intent_id, claim_id),
@@ -233,6 +243,7 @@ class Planner(ReconciliationClient):
                 target_intent_id=target_intent_id,
                 acknowledge_by=acknowledge_by,
                 reason=reason,
+                fencing_token=fencing_token,
             )
         )
 
@@ -258,8 +269,20 @@ class Planner(ReconciliationClient):
         )
 
     def mark_satisfied(
-        self, intent_id: str, commitment_id: str, *, evidence: Sequence[str], claim_id: str | None = None
+        self,
+        intent_id: str,
+        commitment_id: str,
+        *,
+        evidence: Sequence[str],
+        fencing_token: int = 0,
+        claim_id: str | None = None,
     ) -> PendingVerdict:
-        """The obligation was fulfilled, and here is the evidence."""
-        common = self._common(intent_id, claim_id)
-        return self._submit(MarkSatisfied(**common, commitment_id=commitment_id, evidence=list(evidence)))
+        """The obligation was fulfilled, and here is the evidence. `fencing_token` is its owner's present one."""
+        return self._submit(
+            MarkSatisfied(
+                **self._common(intent_id, claim_id),
+                commitment_id=commitment_id,
+                evidence=list(evidence),
+                fencing_token=fencing_token,
+            )
+        )

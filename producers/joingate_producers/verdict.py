@@ -6,7 +6,7 @@ from typing import NamedTuple
 from joingate_producers.errors import ClaimRefused
 from joingate_schemas.decisions import Decision
 from joingate_schemas.decisions import Verdict as VerdictName
-from joingate_schemas.facts import OPEN_OPERATION, AnyFact
+from joingate_schemas.facts import OPEN_OPERATION, AnyFact, LeaseChanged
 from joingate_schemas.reasons import REASONS
 
 # Claims whose subject is an operation, so that `subject_id` is its id.
@@ -85,7 +85,8 @@ class Verdict:
     @property
     def operation_id(self) -> str:
         """The operation that this is about, which is its idempotency key; empty if it is about none."""
-        if self.claim_type in _ABOUT_OPERATIONS and self.subject_id:
+        leases = any(isinstance(fact, LeaseChanged) for fact in self.facts)
+        if self.claim_type in _ABOUT_OPERATIONS and self.subject_id and not leases:
             return self.subject_id
         return next((str(found) for fact in self.facts if (found := getattr(fact, "operation_id", None))), "")
 

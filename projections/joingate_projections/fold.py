@@ -20,6 +20,7 @@ from joingate_projections.tables import (
     joined,
     operations,
     orphans,
+    owners,
     resources,
 )
 from joingate_schemas.arbitration import ArbiterDecision
@@ -40,6 +41,7 @@ from joingate_schemas.facts import (
     IntentCancelled,
     IntentClosed,
     IntentDeclared,
+    LeaseChanged,
     ObservationRecorded,
     OperationCompensated,
     OperationEscalated,
@@ -51,6 +53,8 @@ from joingate_schemas.facts import (
     OperationWithdrawn,
     OrphanCleared,
     OrphanRaised,
+    OwnerChanged,
+    OwnerRetired,
     PermitIssued,
     PlanEnded,
     PlanProgress,
@@ -59,6 +63,8 @@ from joingate_schemas.facts import (
     QuarantineResolved,
     ResourceChanged,
     StepSucceeded,
+    TransferOffered,
+    TransferSeen,
 )
 from joingate_schemas.reasons import reason_number
 
@@ -152,6 +158,16 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             commitments.proposed(rows, fact, at)
         case CommitmentChanged():
             commitments.transition(rows, fact, at)
+        case TransferOffered():
+            owners.transfer_offered(rows, fact, at)
+        case TransferSeen():
+            owners.transfer_seen(rows, fact, at)
+        case OwnerChanged():
+            owners.owner_changed(rows, fact, at)
+        case LeaseChanged():
+            owners.lease_changed(rows, fact, at)
+        case OwnerRetired():
+            owners.owner_retired(rows, fact, at)
         case DispositionDecided():
             commitments.disposition_decided(rows, fact, at)
         case OrphanRaised():

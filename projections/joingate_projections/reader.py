@@ -45,6 +45,7 @@ _KNOWN_BY: dict[str, tuple[str, ...]] = {
     "resources": ("resource_ref", "operation_id", "intent_id"),
     "quarantine": ("scope",),
     "observations": ("subject_id",),
+    "owners": ("owner_id",),
     "catalogues": ("digest",),
 }
 
@@ -403,6 +404,7 @@ _NAMED_BY = {
     "orphans": "orphan_id",
     "resources": "resource_ref",
     "quarantine": "quarantine_id",
+    "owners": "owner_id",
     "catalogues": "digest",
 }
 

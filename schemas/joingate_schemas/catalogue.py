@@ -46,7 +46,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class Action:
-    """A tool. `executor` owns the topic `commands.<executor>`; `business_key` is a template such as `{fee_id}`."""
+    """A tool. `executor` owns the topic `commands.<executor>`; `business_key` is a template such as `{fee_id}`.
+
+    `counterparty` is a template too: to whom the obligation that it makes is owed, as in `customer:{to}`.
+    """
 
     name: str
     downstream: str
@@ -70,6 +73,7 @@ class Action:
     resources: tuple[str, ...] = ()
     quantities: dict[str, str] = field(default_factory=dict)  # kind of resource -> a number, or a template of one
     obligation: str | None = None
+    counterparty: str = ""
     verification: bool = False
 
     @property
@@ -83,7 +87,10 @@ class ObligationType:
     """A kind of commitment, how it ends and what proves it.
 
     `observed`: ACTIVE and RELEASED each need an observation, not just the operation's Commit. `release_ms` is the
-    deadline of a release; `disposition_ms` that of a decision after supersession.
+    deadline of a release; `disposition_ms` that of a decision after supersession; `transfer_ms` that of the target's
+    acknowledgement, which brings evidence of each kind in `transfer_evidence` (its text begins with the kind and a
+    colon). `lease_ms` null: no worker holds it under a lease. `superseded_by` names the attribute whose new value
+    supersedes an older commitment that is otherwise alike.
     """
 
     name: str
@@ -101,6 +108,10 @@ class ObligationType:
     valid_ms: int | None = None
     idle_cost: float = 0.0
     weight: float = 1.0
+    transfer_ms: int = 3_600_000
+    transfer_evidence: tuple[str, ...] = ()
+    lease_ms: int | None = None
+    superseded_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,12 +135,41 @@ class Resource:
 
 @dataclass(frozen=True)
 class Principal:
-    """Who may speak in which role. An empty `actions` means every action."""
+    """Who may speak in which role. An empty `actions` means every action, an empty `owners` for every owner.
+
+    `owners` are owners, or kinds of owner, for whom it may take over and speak.
+    """
 
     name: str
     role: Role
     tenant: str = ""
     actions: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OwnerKind:
+    """A kind of owner: the part of an owner's id before the colon, as `team` in `team:operations`.
+
+    `durable`: it outlives processes, so that it may own. `external`: what it takes over leaves our books.
+    """
+
+    name: str
+    durable: bool = True
+    external: bool = False
+
+
+@dataclass(frozen=True)
+class AssignmentPolicy:
+    """What the control plane may assign: obligations of these types (empty: every type) to owners of these kinds.
+
+    `takeover`: also where the present owner is valid; else only where there is none any more.
+    """
+
+    name: str
+    owners: tuple[str, ...]
+    obligations: tuple[str, ...] = ()
+    takeover: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,7 +191,8 @@ class Objective:
 class Catalogue:
     """One version of everything declared; `digest` is the SHA-256 of `source`, its canonical JSON.
 
-    An empty `principals` means that any principal may speak in the role of the topic that its claim arrives on.
+    An empty `principals` means that any principal may speak in the role of the topic that its claim arrives on. An
+    empty `owners` means that every kind of owner but `worker` is durable, and none external.
     `plan_progress_ms` is how long an adopted plan may go without progress before it is reported; `resource_wait_ms`
     how long an operation waits for the arbiter's word before it is withdrawn.
     """
@@ -165,6 +206,8 @@ class Catalogue:
     resources: dict[str, Resource] = field(default_factory=dict)
     principals: dict[str, Principal] = field(default_factory=dict)
     objectives: dict[str, Objective] = field(default_factory=dict)
+    owners: dict[str, OwnerKind] = field(default_factory=dict)
+    policies: dict[str, AssignmentPolicy] = field(default_factory=dict)
     plan_progress_ms: int = 86_400_000
     max_skew_ms: int = 300_000
     resource_wait_ms: int = 60_000

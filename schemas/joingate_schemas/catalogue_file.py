@@ -20,10 +20,12 @@ from pydantic_core import ErrorDetails
 from joingate_schemas.catalogue import (
     Action,
     Argument,
+    AssignmentPolicy,
     Catalogue,
     Downstream,
     Objective,
     ObligationType,
+    OwnerKind,
     Principal,
     Resource,
 )
@@ -284,6 +286,9 @@ def catalogue_from_json(source: bytes) -> Catalogue:
             resources={name: _made(Resource, name, entry) for name, entry in form["resources"].items()},
             principals={name: _made(Principal, name, entry) for name, entry in form["principals"].items()},
             objectives={name: _made(Objective, name, entry) for name, entry in form.get("objectives", {}).items()},
+            # Catalogues of the first release have no such sections.
+            owners={name: _made(OwnerKind, name, entry) for name, entry in form.get("owners", {}).items()},
+            policies={name: _made(AssignmentPolicy, name, entry) for name, entry in form.get("policies", {}).items()},
             **{key: form[key] for key in ("version", *IN_MS[TopShape].values(), "silent_attempts_max") if key in form},
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

@@ -14,6 +14,8 @@ from joingate_schemas.catalogue_shape import (
     DownstreamShape,
     ObjectiveShape,
     ObligationShape,
+    OwnerShape,
+    PolicyShape,
     PrincipalShape,
     ResourceShape,
     Shape,
@@ -47,6 +49,10 @@ def lint(sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding
         yield from _principal(("principals", name), principal, sections)
     for name, objective in _of(sections, "objectives", ObjectiveShape):
         yield from _objective(("objectives", name), objective, sections)
+    for name, owner in _of(sections, "owners", OwnerShape):
+        yield from _owner(("owners", name), owner)
+    for name, policy in _of(sections, "policies", PolicyShape):
+        yield from _policy(("policies", name), policy, sections)
 
 
 def _of(sections: Mapping[str, Mapping[str, Shape | None]], section: str, shape: type[S]) -> Iterator[tuple[str, S]]:
@@ -125,6 +131,13 @@ def _action(at: Place, action: ActionShape, sections: Mapping[str, Mapping[str, 
         yield (*at, "approvals_needed"), "only the approval policy N_OF_M counts approvals"
     if action.approval == "N_OF_M" and action.approvals_needed < 2:
         yield (*at, "approvals_needed"), "N_OF_M needs at least 2 approvals"
+    if action.communication == "PROMISES" and action.obligation is None:
+        yield (*at, "communication"), "what PROMISES makes an obligation: name its type in `obligation`"
+    if action.communication == "INFORMS" and action.obligation is not None:
+        yield (*at, "communication"), "what only INFORMS makes no obligation: declare PROMISES, or no `obligation`"
+    if action.counterparty and action.obligation is None:
+        yield (*at, "counterparty"), "only an action with an obligation has a counterparty"
+    yield from _template((*at, "counterparty"), action.counterparty, frozenset(action.arguments) | {"business_key"})
     yield from _identity(at, action)
     yield from _resources(at, action, sections)
 
@@ -210,6 +223,11 @@ def _obligation(
         yield (*at, "release_action"), "a RELEASABLE obligation names the action that gives it back"
     if obligation.late_success == "RELEASE" and obligation.release_action is None:
         yield (*at, "late_success"), "RELEASE needs a release_action"
+    if obligation.superseded_by and obligation.superseded_by not in obligation.attributes:
+        yield (*at, "superseded_by"), f"{obligation.superseded_by!r} is none of its attributes"
+    for number, kind in enumerate(obligation.transfer_evidence):
+        if not NAME.fullmatch(kind):
+            yield (*at, "transfer_evidence", number), "a kind of evidence has letters, digits, dots and dashes"
 
 
 def _principal(
@@ -219,6 +237,31 @@ def _principal(
         yield (*at, "role"), "the gate is no principal: nobody else may speak for it"
     for number, name in enumerate(principal.actions):
         yield from _undeclared((*at, "actions", number), "action", name, sections["actions"])
+    known = dict.fromkeys(("intent", *sections["owners"]))
+    for number, owner in enumerate(principal.owners if sections["owners"] else ()):
+        yield from _undeclared((*at, "owners", number), "kind of owner", owner.partition(":")[0], known)
+
+
+def _owner(at: Place, owner: OwnerShape) -> Iterator[Finding]:
+    if at[-1] == "worker" and owner.durable:
+        yield (*at, "durable"), "a worker is a process: it serves what others own, so it is not durable"
+    if at[-1] == "intent" and (owner.external or not owner.durable):
+        yield at, "an intent is durable, and what it takes over stays on our books"
+    if owner.external and not owner.durable:
+        yield (*at, "external"), "what leaves our books goes to an owner that is durable"
+
+
+def _policy(at: Place, policy: PolicyShape, sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding]:
+    owners = sections["owners"]
+    for number, kind in enumerate(policy.owners):
+        place = (*at, "owners", number)
+        owner = owners.get(kind)
+        if owners and kind != "intent":
+            yield from _undeclared(place, "kind of owner", kind, owners)
+        if kind == "worker" or (isinstance(owner, OwnerShape) and (owner.external or not owner.durable)):
+            yield place, f"nothing can be assigned to the kind {kind}: it is not durable, or outside our books"
+    for number, name in enumerate(policy.obligations):
+        yield from _undeclared((*at, "obligations", number), "obligation", name, sections["obligations"])
 
 
 def _objective(

@@ -34,7 +34,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "executor": "Who acts, and the end of its topic's name; left out: called like the downstream.",
         "compensation": "The action that undoes it.",
         "human_gate": "Who is asked where no action undoes it.",
-        "communication": "Whether its text informs or promises.",
+        "communication": "Whether its text informs or promises; what PROMISES makes an obligation.",
         "silence": "How long a command may stay unanswered before the permit.",
         "permit": "How long the executor may act once it is allowed.",
         "hold": "How long it waits before it starts, so that it can still be cancelled.",
@@ -52,6 +52,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "quantities": "How much it takes of a CAPACITY, by the resource's kind: a whole number, or an argument in "
         "braces; left out: 1.",
         "obligation": "The type of the commitment that its success creates.",
+        "counterparty": "A template: to whom that obligation is owed, as in customer:{to}.",
         "verification": "Whether it counts as done only once somebody else has seen the effect.",
     },
     "arguments": {
@@ -73,6 +74,12 @@ MEANINGS: dict[str, dict[str, str]] = {
         "valid": "How long it lasts; shown as its valid_until.",
         "idle_cost": "What an hour without use costs.",
         "weight": "How much it counts in the reckoning of open obligations.",
+        "transfer": "Until when who is asked to take it over must acknowledge; a Transfer may name another time.",
+        "transfer_evidence": "The kinds of evidence that taking over needs, each as the beginning of its text, before "
+        "a colon.",
+        "lease": "How long a worker may serve it before it says so again; left out: it has no lease.",
+        "superseded_by": "The attribute whose new value supersedes older ones that are otherwise alike, as an "
+        "artifact's version does.",
     },
     "resources": {
         "mode": "One holder at a time, a quantity, or once ever.",
@@ -87,6 +94,16 @@ MEANINGS: dict[str, dict[str, str]] = {
         "role": "In which role it may speak.",
         "tenant": "Whose intents it may speak about; empty: everybody's.",
         "actions": "Which actions it may ask for or act on; empty: every one.",
+        "owners": "For which owners, or kinds of owner, it may take over and speak; empty: for every one.",
+    },
+    "owners": {
+        "durable": "Whether such an owner outlives processes; only then it may own.",
+        "external": "Whether what it takes over leaves our books: it is then TRANSFERRED, and ends for us.",
+    },
+    "policies": {
+        "owners": "To which kinds of owner the control plane may assign under this policy.",
+        "obligations": "Which types of commitment; empty: every one.",
+        "takeover": "Whether also those whose owner is valid; else only those that have none any more.",
     },
     "objectives": {
         "measure": "What is timed: a release or transfer from being asked for to its evidence, a doubt from its "
@@ -101,7 +118,7 @@ MEANINGS: dict[str, dict[str, str]] = {
 
 AHEAD: dict[str, tuple[str, ...]] = {
     "downstreams": ("statement_cut_off",),
-    "actions": ("communication", "budget_class", "cost"),
+    "actions": ("budget_class", "cost"),
     "arguments": ("from_records",),
     "obligations": ("valid", "idle_cost", "weight"),
     "resources": (),

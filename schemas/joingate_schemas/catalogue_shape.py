@@ -100,6 +100,7 @@ class ActionShape(Shape):
     resources: list[str] = []
     quantities: dict[str, str | int] = {}
     obligation: str | None = None
+    counterparty: str = ""
     verification: bool = False
 
 
@@ -120,6 +121,10 @@ class ObligationShape(Shape):
     valid: PositiveDuration | None = None
     idle_cost: Amount = 0.0
     weight: Amount = 1.0
+    transfer: PositiveDuration = 3_600_000
+    transfer_evidence: list[str] = []
+    lease: PositiveDuration | None = None
+    superseded_by: str = ""
 
 
 class ResourceShape(Shape):
@@ -139,6 +144,22 @@ class PrincipalShape(Shape):
     role: Role
     tenant: str = ""
     actions: list[str] = []
+    owners: list[str] = []
+
+
+class OwnerShape(Shape):
+    """An entry of `owners`."""
+
+    durable: bool = True
+    external: bool = False
+
+
+class PolicyShape(Shape):
+    """An entry of `policies`."""
+
+    owners: list[str] = Field(min_length=1)
+    obligations: list[str] = []
+    takeover: bool = False
 
 
 class ObjectiveShape(Shape):
@@ -168,6 +189,8 @@ SECTIONS: dict[str, type[Shape]] = {
     "resources": ResourceShape,
     "principals": PrincipalShape,
     "objectives": ObjectiveShape,
+    "owners": OwnerShape,
+    "policies": PolicyShape,
 }
 """The sections of a file, each a mapping from names to entries."""
 
@@ -182,6 +205,7 @@ IN_MS: dict[type[Shape], dict[str, str]] = {
     ObligationShape: {
         "verification": "verification_ms", "release": "release_ms", "release_retry": "release_retry_ms",
         "disposition": "disposition_ms", "reconciliation": "reconciliation_ms", "valid": "valid_ms",
+        "transfer": "transfer_ms", "lease": "lease_ms",
     },
     ObjectiveShape: {"within": "within_ms", "window": "window_ms"},
     ResourceShape: {"lease": "lease_ms"},

@@ -16,7 +16,7 @@ Role = Literal["PLANNER", "EXECUTOR", "APPROVER", "OBSERVER", "OPERATOR", "GATE"
 EdgeKind = Literal["REQUIRES", "INVALIDATES", "CONFLICTS_WITH", "ENABLES", "PREFERS", "SATISFIES", "UNKNOWN"]
 Proof = Literal["REFUSED", "NOT_SENT", "TOMBSTONE", "SECOND_LOOK", "STATEMENT", "OVERRIDE", "UNKNOWN"]
 SubjectKind = Literal[
-    "OPERATION", "COMMITMENT", "GOAL", "OWNER", "CONDITION", "QUARANTINE", "INTENT", "PLAN", "UNKNOWN"
+    "OPERATION", "COMMITMENT", "GOAL", "OWNER", "CONDITION", "QUARANTINE", "INTENT", "PLAN", "LEASE", "UNKNOWN"
 ]
 # PRESENT: it is there. ABSENT: proven not there (needs a proof). NOT_FOUND: looked and saw nothing, proves nothing.
 # PENDING: the source says that it is still at work. SEVERAL: more than one match. UNREACHABLE: could not ask.
@@ -137,17 +137,19 @@ class Release(Claim):
     commitment_id: str
     intent_version: int = 0
     reason: str = ""
+    fencing_token: int = 0
 
 
 @record
 class Transfer(Claim):
-    """Ask that `target_owner` takes the commitment over."""
+    """Ask that `target_owner` takes the commitment over; its owner, named while that is pending, takes it back."""
 
     commitment_id: str
     target_owner: str
     target_intent_id: str | None = None
     acknowledge_by: int | None = None
     reason: str = ""
+    fencing_token: int = 0
 
 
 @record
@@ -166,6 +168,7 @@ class MarkSatisfied(Claim):
 
     commitment_id: str
     evidence: list[str]
+    fencing_token: int = 0
 
 
 @record
@@ -175,6 +178,7 @@ class RequestReconciliation(Claim):
     subject_kind: SubjectKind
     subject_id: str
     reason: str = ""
+    fencing_token: int = 0
 
 
 @record
@@ -215,12 +219,17 @@ class Close(Claim):
 
 @record
 class Prepared(Claim):
-    """`executor` is ready to perform this attempt; `worker` is the one process that asks for the permit."""
+    """`executor` is ready to perform this attempt; `worker` is the one process that asks for the permit.
+
+    With a `commitment_id` in the place of the operation, the worker asks for that commitment's lease, or renews it:
+    `attempt` is then the token of the lease that it holds, 0 for none.
+    """
 
     operation_id: str
     attempt: int
     executor: str
     worker: str = ""
+    commitment_id: str | None = None
 
 
 @record
@@ -275,7 +284,10 @@ class Decline(Claim):
 
 @record
 class Observe(Claim):
-    """What a system of record says. Newer is by `source_version`, else `source_time`, within one `source` (law 8)."""
+    """What a system of record says. Newer is by `source_version`, else `source_time`, within one `source` (law 8).
+
+    About a commitment, `owner_id` is who was seen to act on it (PRESENT), or may be at it (PENDING).
+    """
 
     subject_kind: SubjectKind
     subject_id: str
@@ -287,6 +299,7 @@ class Observe(Claim):
     proof: Proof | None = None
     evidence: list[str]
     idempotency_key: str | None = None
+    owner_id: str | None = None
 
 
 @record

@@ -117,7 +117,10 @@ class InDoubtRequest:
 
 @record
 class CommitmentRow:
-    """The present state of a commitment, on the compacted topic `commitments`, keyed by commitment id."""
+    """The present state of a commitment, on the compacted topic `commitments`, keyed by commitment id.
+
+    Claims for its owner carry `fencing_token`; `transfer_to`, asked to take over, accepts with `transfer_token`.
+    """
 
     commitment_id: str
     intent_id: str
@@ -139,6 +142,10 @@ class CommitmentRow:
     partition: int
     ledger_seq: int
     epoch: int
+    fencing_token: int = 0
+    worker: str = ""
+    transfer_to: str = ""
+    transfer_token: int = 0
 
 
 @record

@@ -8,6 +8,11 @@ Times are integers, milliseconds since the epoch, UTC; `None` means "no deadline
 from typing import Literal, TypeAlias, TypedDict, get_args
 
 from joingate_schemas.claims import Arguments, Budgets, Edge, Finding, Goal, Proof, SubjectKind
+from joingate_schemas.owner_facts import LeaseChanged as LeaseChanged
+from joingate_schemas.owner_facts import OwnerChanged as OwnerChanged
+from joingate_schemas.owner_facts import OwnerRetired as OwnerRetired
+from joingate_schemas.owner_facts import TransferOffered as TransferOffered
+from joingate_schemas.owner_facts import TransferSeen as TransferSeen
 from joingate_schemas.record import record
 
 PlanStatus = Literal["CANDIDATE", "ADOPTED", "SUPERSEDED", "CLOSED", "UNKNOWN"]
@@ -30,7 +35,7 @@ OrphanKind = Literal[
 # Which deadline an entity waits for; a timer that fires carries the same word.
 Timer = Literal[
     "NONE", "APPROVAL", "HOLD", "SILENCE", "PERMIT", "IN_DOUBT", "ESCALATION", "PROGRESS", "DISPOSITION", "RELEASE",
-    "VERIFICATION", "RECONCILIATION", "RESOURCES", "UNKNOWN",
+    "VERIFICATION", "RECONCILIATION", "RESOURCES", "TRANSFER", "LEASE", "RETIREMENT", "UNKNOWN",
 ]  # fmt: skip
 # WANTED: the operation needs it. ASKED: a Reserve went out. HELD: granted. REFUSED: another has it. RETURNED: given
 # back. EXTENDED: its lease begins anew. OVERDUE: its lease is over, and the operation may yet act, so it keeps it.
@@ -506,6 +511,11 @@ AnyFact: TypeAlias = (
     | ObservationRecorded
     | CommitmentProposed
     | CommitmentChanged
+    | TransferOffered
+    | TransferSeen
+    | OwnerChanged
+    | LeaseChanged
+    | OwnerRetired
     | DispositionDecided
     | OrphanRaised
     | OrphanCleared

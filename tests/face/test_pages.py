@@ -46,9 +46,9 @@ def test_the_trace_on_the_page_plays() -> None:
 def test_a_catalogue_is_told_which_of_its_fields_have_no_effect() -> None:
     """Each field once, with all who set it; a catalogue that sets none hears nothing."""
     assert list(without_effect(catalogue_from_text(SMALL))) == []
-    told = list(without_effect(catalogue_from_text(SMALL.rstrip()[:-1] + ", cost: 2.5, communication: PROMISES}")))
+    told = list(without_effect(catalogue_from_text(SMALL.rstrip()[:-1] + ", cost: 2.5, budget_class: VERIFICATION}")))
     assert told == [
-        "actions.*.communication (send): this release does not act on it",
+        "actions.*.budget_class (send): this release does not act on it",
         "actions.*.cost (send): this release does not act on it",
     ]
     assert any("from_records (reverse_fee.amount)" in one for one in without_effect(builtin_catalogue()))

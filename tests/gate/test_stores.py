@@ -80,6 +80,35 @@ def test_members_are_listed_sorted_and_by_owner(state: State, index: str) -> Non
     assert [members.first(owner) for owner in ("a", "", "a\x00b", "nobody")] == ["b", "b", "c", None]
 
 
+@pytest.mark.parametrize("index", INDEXES)
+def test_members_are_paged_through_in_order_without_the_others(state: State, index: str) -> None:
+    members = getattr(state, index)
+    for member in ("b", "z", "ä", "c"):
+        members.add("a", member)
+    members.add("ab", "d")
+    assert members.page("a", "", 2) == ["b", "c"]
+    assert members.page("a", "c", 2) == ["z", "ä"]
+    assert members.page("a", "bb", 10) == ["c", "z", "ä"]
+    assert members.page("a", "ä", 2) == members.page("nobody", "", 2) == []
+
+
+def test_a_page_lies_over_what_is_written_and_what_is_not_yet(tmp_path: Path) -> None:
+    store = RocksState(tmp_path / "0")
+    members = store.owned_commitments
+    for member in ("b", "d", "f", "h"):
+        members.add("team:ops", member)
+    store.commit(Position(seq=1))
+    members.remove("team:ops", "d")
+    members.add("team:ops", "c")
+    members.add("team:ops", "g")
+    members.add("team:ops", "f")
+    assert members.page("team:ops", "", 3) == ["b", "c", "f"]
+    assert members.page("team:ops", "c", 3) == ["f", "g", "h"]
+    store.drop()
+    assert members.page("team:ops", "b", 9) == ["d", "f", "h"]
+    store.close()
+
+
 def test_the_first_member_is_found_over_what_is_written_and_what_is_not_yet(tmp_path: Path) -> None:
     store = RocksState(tmp_path / "0")
     members = store.scoped_quarantines
@@ -345,6 +374,8 @@ class TheStoreAgreesWithItsTwin(RuleBasedStateMachine):
         assert self.store.next_due() == twin.next_due()
         for owner in ("a", "ä"):
             assert self.store.open_operations.members(owner) == twin.open_operations.members(owner)
+            for after in ("", "a"):
+                assert self.store.open_operations.page(owner, after, 1) == twin.open_operations.page(owner, after, 1)
 
     def teardown(self) -> None:
         self.store.close()

@@ -4,7 +4,16 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from joingate_schemas.catalogue import Action, Argument, Catalogue, Downstream, ObligationType, Principal, Resource
+from joingate_schemas.catalogue import (
+    Action,
+    Argument,
+    AssignmentPolicy,
+    Catalogue,
+    Downstream,
+    ObligationType,
+    Principal,
+    Resource,
+)
 from joingate_schemas.catalogue_file import builtin_catalogue, catalogue_from_json
 
 
@@ -35,14 +44,21 @@ _EXTRA = (
 
 def varied(**fields: Any) -> Catalogue:
     """The built-in catalogue with the actions above, the types `seat` (taken at the executor's word, released when it
-    succeeds late) and `announcement` (can't be released), and `fields` replaced."""
+    succeeds late, leased) and `announcement` (can't be released), two more policies, and `fields` replaced."""
     whole = builtin_catalogue()
     changed: dict[str, Any] = {
         "actions": {**whole.actions, **{action.name: action for action in _EXTRA}},
         "obligations": {
             **whole.obligations,
-            "seat": ObligationType("seat", release_action="unbook", observed=False, late_success="RELEASE"),
+            "seat": ObligationType(
+                "seat", release_action="unbook", observed=False, late_success="RELEASE", lease_ms=60_000
+            ),
             "announcement": ObligationType("announcement", resolution="IRREVERSIBLE"),
+        },
+        "policies": {
+            **whole.policies,
+            "seats-only": AssignmentPolicy("seats-only", ("team",), ("seat",)),
+            "takeover": AssignmentPolicy("takeover", ("team", "desk"), takeover=True),
         },
         **fields,
     }
@@ -101,6 +117,14 @@ def without_keys() -> Catalogue:
     whole = varied()
     bank = Downstream("bank", ("LOOKUP", "STATEMENT"))
     return _sealed(replace(whole, downstreams={**whole.downstreams, "bank": bank}))
+
+
+def with_speakers() -> Catalogue:
+    """The varied catalogue, in which planners may speak for these owners only."""
+    known = (Principal("somebody", "PLANNER", owners=("intent",)), Principal("olga", "PLANNER", owners=("team:ops",)),
+             Principal("pia", "PLANNER", owners=("person",)), Principal("cloud", "EXECUTOR"),
+             Principal("registry", "OBSERVER"))  # fmt: skip
+    return varied(principals={one.name: one for one in known})
 
 
 def with_principals() -> Catalogue:

@@ -103,7 +103,7 @@ class Court:
         return f"claim-{self._claims}"
 
     def _common(self, given: dict[str, Any]) -> dict[str, Any]:
-        common = {"claim_id": self.claim_id(), "intent_id": INTENT, "principal": "somebody"}
+        common: dict[str, Any] = {"claim_id": self.claim_id(), "intent_id": INTENT, "principal": "somebody"}
         return {**common, **{name: value for name, value in given.items() if name != "topic"}}
 
     def _say(self, cls: type[Any], given: dict[str, Any], **fields: Any) -> Decision:
@@ -246,6 +246,38 @@ class Court:
 
     def reconcile(self, kind: c.SubjectKind, subject_id: str, **given: Any) -> Decision:
         return self._say(c.RequestReconciliation, given, subject_kind=kind, subject_id=subject_id)
+
+    def transfer(self, step_id: str, target: str = "team:ops", **given: Any) -> Decision:
+        return self._say(c.Transfer, given, commitment_id=self.commitment_id(step_id), target_owner=target)
+
+    def accept(self, step_id: str, owner_id: str = "team:ops", **given: Any) -> Decision:
+        """The target takes over, with the token of the offer, unless another is given."""
+        held = self.state.custodies.get(self.commitment_id(step_id))
+        return self._say(c.AcceptTransfer, given, commitment_id=self.commitment_id(step_id), owner_id=owner_id,
+                         fencing_token=0 if held is None else held.offered_token, evidence=[])  # fmt: skip
+
+    def assign(self, step_id: str, owner_id: str = "team:ops", policy: str = "on-call", **given: Any) -> Decision:
+        return self._say(c.AssignOwner, given, commitment_id=self.commitment_id(step_id), owner_id=owner_id,
+                         policy=policy)  # fmt: skip
+
+    def retire(self, owner_id: str = f"intent:{INTENT}", **given: Any) -> Decision:
+        return self._say(c.RetireOwner, {"intent_id": "", **given}, owner_id=owner_id)
+
+    def lease(self, step_id: str, worker: str = "w1", number: int = 0, **given: Any) -> Decision:
+        """The worker asks for the lease of the step's commitment, or renews the one with this number."""
+        origin = self.state.operations.get(self.op_id(step_id))
+        return self._say(c.Prepared, given, operation_id="", attempt=number, worker=worker,
+                         executor="cloud" if origin is None else origin.executor,
+                         commitment_id=self.commitment_id(step_id))  # fmt: skip
+
+    def promise(self, text: str = "done by noon", counterparty: str = "customer:7", **given: Any) -> Decision:
+        return self._say(c.Promise, given, intent_version=self.version, obligation_type="promise", text=text,
+                         counterparty=counterparty)  # fmt: skip
+
+    def token(self, step_id: str) -> int:
+        """The fencing token of the commitment's present owner."""
+        held = self.state.custodies.get(self.commitment_id(step_id))
+        return 0 if held is None else held.fencing_token
 
     def quarantine(
         self, scope: str | None = INTENT, problem: str = "UNREADABLE", place: str = "outcomes/0/7"

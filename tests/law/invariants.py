@@ -31,16 +31,21 @@ def check_state(state: MemoryState) -> None:
         waits = plan.deadline_at is not None
         assert waits == (plan.status == "ADOPTED"), f"plan {plan.plan_id} is {plan.status}, deadline {plan.deadline_at}"
     _check_slots(operations)
+    _check_owners(state)
 
 
 def _unclaimed(operation: Operation) -> bool:
     return operation.status == "SETTLED" and (operation.compensating or not operation.claimed)
 
 
+def _is_own(commitment: Commitment) -> bool:
+    return commitment.status not in TERMINAL_COMMITMENT and commitment.owner_id == f"intent:{commitment.intent_id}"
+
+
 def _check_counts(state: MemoryState, operations: list[Operation], commitments: list[Commitment]) -> None:
     open_operations = Counter(o.intent_id for o in operations if o.status in OPEN_OPERATION)
     unclaimed = Counter(o.intent_id for o in operations if _unclaimed(o))
-    open_commitments = Counter(k.intent_id for k in commitments if k.status not in TERMINAL_COMMITMENT)
+    open_commitments = Counter(k.intent_id for k in commitments if _is_own(k))
     orphans = Counter(o.intent_id for o in rows(state, "orphans"))
     for intent in rows(state, "intents"):
         one = intent.intent_id
@@ -60,8 +65,9 @@ def _check_indexes(state: MemoryState, operations: list[Operation], commitments:
     expected = {
         "open_operations": [(o.intent_id, o.operation_id) for o in operations if o.status in OPEN_OPERATION],
         "unclaimed_operations": [(o.intent_id, o.operation_id) for o in operations if _unclaimed(o)],
-        "open_commitments": [
-            (k.intent_id, k.commitment_id) for k in commitments if k.status not in TERMINAL_COMMITMENT
+        "open_commitments": [(k.intent_id, k.commitment_id) for k in commitments if _is_own(k)],
+        "owned_commitments": [
+            (k.owner_id, k.commitment_id) for k in commitments if k.status not in TERMINAL_COMMITMENT
         ],
         "scoped_quarantines": quarantines,
     }
@@ -105,10 +111,34 @@ def _check_commitment(state: MemoryState, commitment: Commitment) -> None:
         assert origin is not None, commitment
         assert origin.status in OPEN_OPERATION, f"it waits for nothing: {commitment}, {origin.status}"
     elif commitment.status == "ACTIVE":
-        assert origin is not None, commitment
-        assert origin.status == "SETTLED", f"in force, and its creation is {origin.status}"
+        if commitment.creating_operation is None:
+            assert commitment.counterparty_refs, f"made by nothing, and promised to nobody: {commitment}"
+        else:
+            assert origin is not None, commitment
+            assert origin.status == "SETTLED", f"in force, and its creation is {origin.status}"
         assert commitment.owner_id, commitment
         assert not commitment.release_wanted, commitment
+
+
+def _check_owners(state: MemoryState) -> None:
+    """Tokens, offers and leases fit their commitments, and what a retired owner still has is an orphan."""
+    custodies = {held.commitment_id: held for held in rows(state, "custodies")}
+    for held in custodies.values():
+        row = state.commitments.get(held.commitment_id)
+        assert row is not None, held
+        assert (held.timer, bool(held.worker)) in (("NONE", False), ("LEASE", True)), held
+        assert not held.worker or row.status not in TERMINAL_COMMITMENT, held
+        assert not held.target_owner or row.status in ("TRANSFER_PENDING", "RECONCILIATION_REQUIRED"), (held, row)
+        assert held.acted or row.status != "RECONCILIATION_REQUIRED" or not held.target_owner, held
+    for row in rows(state, "commitments"):
+        if row.status == "TRANSFER_PENDING":
+            assert custodies[row.commitment_id].target_owner, row
+            assert row.timer == "TRANSFER", row
+    orphans = {orphan.subject_id for orphan in rows(state, "orphans") if orphan.kind == "NO_OWNER"}
+    for owner in rows(state, "owners"):
+        left = {one for who, one in state.entries("owned_commitments") if who == owner.owner_id}
+        missed = sorted(left - orphans)
+        assert not missed or (owner.deadline_at is not None and missed[0] > owner.swept), f"{owner} has {missed}"
 
 
 def _check_slots(operations: list[Operation]) -> None:

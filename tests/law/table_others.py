@@ -255,9 +255,6 @@ OVERRIDE = [
 GATE = [
     Row("a claim on another role's topic", "WRONG_ROLE", lambda x: x.commit("s1", topic="proposals"),
         lambda x: x.commit("s1"), given=permitted),
-    Row("a claim that no rule knows yet", "NOT_SUPPORTED",
-        lambda x: x.say(c.Transfer(claim_id="t1", intent_id=INTENT, commitment_id="c1", target_owner="team:ops")),
-        None, given=opened()),
     Row("a timer that nothing waits for", "ALREADY_RESOLVED",
         lambda x: x.say(c.TimerFired(claim_id="t1", intent_id=INTENT, timer="SILENCE", subject_kind="OPERATION",
                                      subject_id=x.op_id("s1"), due_at=1)), None, given=settled),

@@ -17,7 +17,15 @@ KEPT = {
     "UNKNOWN": "what an older release reads where a newer one wrote a reason that it does not know",
     "RELEASE_OF_ACTIVE": "clean-up of what a plan has in force comes with the whole life of commitments",
     **dict.fromkeys(
-        ("RESOURCE_DENIED", "RESOURCE_SPENT", "OVER_CAPACITY", "RESOURCE_QUARANTINED", "NOT_HELD", "STALE_MESSAGE"),
+        (
+            "RESOURCE_DENIED",
+            "RESOURCE_SPENT",
+            "OVER_CAPACITY",
+            "RESOURCE_QUARANTINED",
+            "NOT_HELD",
+            "STALE_MESSAGE",
+            "NOT_SUPPORTED",
+        ),
         "the arbiter gives it (tests/arbiter)",
     ),
     "COMMITMENT_DEBT": "reached by a test of its own (test_limits.py), since it takes hundreds of open operations",

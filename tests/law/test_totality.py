@@ -23,6 +23,7 @@ STEPS: list[c.PlanStep] = [
     step("s1", "write_file", "f"), step("s2", "reserve_window", "w"), step("s3", "pay", "p"), step("s4", "book", "b"),
     step("s5", "pay_approved", "q"), step("s6", "read_file", "r"), step("s7", "notify", "n", parallel=True),
     step("s8", "close_ticket", "t", edges=[{"kind": "REQUIRES", "step_id": "s1"}]),
+    step("s9", "open_incident", "i", parallel=True),
 ]  # fmt: skip
 OPERATIONS = [
     operation_id(INTENT, one["action"], one["business_key"], generation) for one in STEPS for generation in (1, 2)
@@ -70,6 +71,14 @@ POOL: dict[str, list[Any]] = {
     "held_claim": [b""],
     "digest": ["d"],
     "due_at": [1],
+    "target_owner": ["team:ops", "person:ann", "desk:9", f"intent:{INTENT}", "worker:1"],
+    "owner_id": ["team:ops", "person:ann", f"intent:{INTENT}", ""],
+    "target_intent_id": [None],
+    "acknowledge_by": [None],
+    "fencing_token": [0, 0, 1, 2],
+    "obligation_type": ["promise", "review", "window"],
+    "counterparty": ["customer:7", ""],
+    "policy": ["on-call", "takeover", "because"],
     "expires_at": [None],
 }  # fmt: skip
 
@@ -108,6 +117,7 @@ OUTSIDE = [name for name in c.CLAIM_TYPES if name not in c.ROLE_TYPES["GATE"]] +
 ]  # fmt: skip
 # Most moves are about what there is, so that runs get somewhere: a verb, and a number that picks subject and details.
 VERBS = (
+    "transfer transfer accept accept assign serve serve promise retire seen "
     "dispatch dispatch dispatch prepared prepared commit commit settle settle settle abort doubt observe observe look "
     "look release override force succeed succeed plan satisfy reconcile approve advance advance advance anything "
     "misplace declare cancel close quarantine resolve resolve"
@@ -163,7 +173,8 @@ def _about(court: Court, verb: str, chance: Random) -> None:
         case "look":
             court.observe_commitment(commitment, chance.choice(get_args(c.Finding)), **source)
         case "release" | "satisfy":
-            court.release(commitment) if verb == "release" else court.satisfied(commitment)
+            token = chance.choice([court.token(commitment), court.token(commitment), 0])
+            (court.release if verb == "release" else court.satisfied)(commitment, fencing_token=token)
         case "override":
             court.override("OPERATION", operation, chance.choice(POOL["to"]), external_id=chance.choice(["", "x"]))
         case "force":
@@ -178,10 +189,39 @@ def _about(court: Court, verb: str, chance: Random) -> None:
             getattr(court, verb)()
         case "reconcile":
             court.reconcile(*chance.choice([("OPERATION", operation), ("COMMITMENT", commitment)]))
+        case "transfer" | "accept" | "assign" | "serve" | "seen":
+            _about_owners(court, verb, commitment, chance)
+        case "promise":
+            court.promise(chance.choice(["soon", "later"]), chance.choice(["customer:7", "customer:8"]),
+                          owner_id=chance.choice(["", "", "team:ops"]))  # fmt: skip
+        case "retire":
+            court.retire(chance.choice(["service:x", "service:x", "team:ops", "person:ann", f"intent:{INTENT}"]))
         case "approve":
             court.approve("s5")
         case _:
             raise AssertionError(verb)
+
+
+def _about_owners(court: Court, verb: str, commitment: str, chance: Random) -> None:
+    """A claim about who has the commitment in hand, mostly with the token that is right."""
+    target = chance.choice(POOL["target_owner"])
+    held = court.state.custodies.get(commitment)
+    token = chance.choice([court.token(commitment), court.token(commitment), 0, 1, 2])
+    match verb:
+        case "transfer":
+            court.transfer(commitment, target, fencing_token=token)
+        case "accept":
+            asked = held.target_owner if held is not None and held.target_owner else target
+            court.accept(commitment, chance.choice([asked, asked, target]), evidence=["receipt:1"])
+        case "assign":
+            court.assign(commitment, target, chance.choice(POOL["policy"]))
+        case "serve":
+            number = 0 if held is None else held.lease_token
+            court.lease(commitment, chance.choice(["w1", "w2"]), chance.choice([0, number, 1]))
+        case _:
+            asked = held.target_owner if held is not None and held.target_owner else target
+            court.observe_commitment(commitment, chance.choice(["PRESENT", "PENDING"]),
+                                     owner_id=chance.choice([None, asked, target, f"intent:{INTENT}"]))  # fmt: skip
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -165,6 +165,7 @@ def test_each_role_can_make_each_of_its_claims(world: Any) -> None:
         planner.succeed(INTENT, intent_version=1, plan_id="p1", step_id="s1"),
         planner.close(INTENT),
         executor.prepared(INTENT, "op-1", 1),
+        executor.lease(INTENT, "c-1"),
         executor.commit(INTENT, "op-1", 1, external_id="ext-1"),
         executor.abort(INTENT, "op-1", 1, proof="REFUSED"),
         executor.in_doubt(INTENT, "op-1", 1, cause="timeout"),

@@ -139,6 +139,40 @@ MISTAKES: list[tuple[str, str, int, str, str]] = [
         "obligations.hold.late_success", "needs a release_action",
     ),
     ("actions:", "obligations: {hold: {resolution: UNKNOWN}}\nactions:", 6, "obligations.hold.resolution", "declare a"),
+    ("silence: 45s", "communication: PROMISES", 11, "actions.refund.communication", "name its type in `obligation`"),
+    ("silence: 45s", "counterparty: 'shop'", 11, "actions.refund.counterparty", "only an action with an obligation"),
+    (
+        "actions:", "obligations: {hold: {resolution: EXPIRING, superseded_by: version}}\nactions:", 6,
+        "obligations.hold.superseded_by", "none of its attributes",
+    ),
+    (
+        "actions:", "obligations: {hold: {resolution: EXPIRING, transfer_evidence: ['a b']}}\nactions:", 6,
+        "obligations.hold.transfer_evidence.0", "letters, digits",
+    ),
+    ("actions:", "owners: {worker: {}}\nactions:", 6, "owners.worker.durable", "a worker is a process"),
+    ("actions:", "owners: {intent: {external: true}}\nactions:", 6, "owners.intent", "stays on our books"),
+    (
+        "actions:", "owners: {desk: {durable: false, external: true}}\nactions:", 6, "owners.desk.external",
+        "that is durable",
+    ),
+    ("actions:", "policies: {p: {owners: []}}\nactions:", 6, "policies.p.owners", "at least 1 item"),
+    ("actions:", "policies: {p: {owners: [worker]}}\nactions:", 6, "policies.p.owners.0", "nothing can be assigned"),
+    (
+        "actions:", "owners: {desk: {external: true}}\npolicies: {p: {owners: [desk]}}\nactions:", 7,
+        "policies.p.owners.0", "outside our books",
+    ),
+    (
+        "actions:", "owners: {team: {}}\npolicies: {p: {owners: [crew]}}\nactions:", 7, "policies.p.owners.0",
+        "no kind of owner is called 'crew'",
+    ),
+    (
+        "actions:", "policies: {p: {owners: [team], obligations: [hold]}}\nactions:", 6, "policies.p.obligations.0",
+        "no obligation is called 'hold'",
+    ),
+    (
+        "actions:", "owners: {team: {}}\nprincipals: {bob: {role: PLANNER, owners: ['crew:a']}}\nactions:", 7,
+        "principals.bob.owners.0", "no kind of owner is called 'crew'",
+    ),
     ("actions:", "resources: {w: {mode: EXCLUSIVE, capacity: 2}}\nactions:", 6, "resources.w.capacity", "no capacity"),
 ]  # fmt: skip
 
@@ -289,6 +323,7 @@ def test_order_comments_and_spelt_out_defaults_do_not_change_the_digest() -> Non
 def test_the_canonical_form_of_another_release_is_read_by_default_and_by_dropping() -> None:
     form = json.loads(catalogue_from_text(GOOD).source)
     del form["actions"]["refund"]["verification"], form["max_skew_ms"]
+    del form["owners"], form["policies"]
     form["actions"]["refund"]["mood"] = "good"
     form["novelties"] = {}
     read = catalogue_from_json(json.dumps(form).encode())
@@ -331,6 +366,11 @@ def test_the_built_in_catalogue_declares_what_traces_rely_on() -> None:
     assert meanings == {"capture_id": True, "refund_request": True, "amount": True, "currency": True, "note": False,
                         "client_time": False}  # fmt: skip
     assert catalogue.actions["refund"].business_key == "{capture_id}/{refund_request}"
+    durable = {name: (kind.durable, kind.external) for name, kind in catalogue.owners.items()}
+    assert (durable["team"], durable["worker"], durable["desk"]) == ((True, False), (False, False), (True, True))
+    assert catalogue.policies["on-call"].owners == ("team", "person")
+    promised = {name for name, action in catalogue.actions.items() if action.communication == "PROMISES"}
+    assert promised == {"request_review", "promise"}
     modes = {name: resource.mode for name, resource in catalogue.resources.items()}
     assert modes == {"window": "EXCLUSIVE", "capture": "CAPACITY", "fee": "ONCE_EVER"}
 

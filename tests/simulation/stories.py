@@ -78,6 +78,16 @@ def honest() -> list[Said]:
     return [declare(), plan(), *step_claims("write"), *step_claims("tell"), *step_claims("close"), close()]
 
 
+def handed_over(commitment: str, target: str, token: int) -> list[Said]:
+    """The commitment's owner asks the target to take over, which does so with the token of the offer."""
+    return [
+        (c.Transfer(claim_id=f"transfer-{token}", intent_id=INTENT, commitment_id=commitment, target_owner=target,
+                    fencing_token=token - 1), "PLANNER"),
+        (c.AcceptTransfer(claim_id=f"accept-{token}", intent_id=INTENT, commitment_id=commitment, owner_id=target,
+                          fencing_token=token, evidence=[]), "PLANNER"),
+    ]  # fmt: skip
+
+
 def eventful() -> Simulator:
     """A story in which every kind of fact that the checker reads occurs, played to its close."""
     sim = Simulator(builtin_catalogue())
@@ -99,6 +109,8 @@ def eventful() -> Simulator:
     say(declare(), plan(steps), dispatch("window"), prepared(window, "cloud"), commit(window))
     obligation = commitment_id(INTENT, "window", ["window:prod"], 1)
     say(observe("COMMITMENT", obligation, "PRESENT", 1), succeed("window"), dispatch("late"))
+    say(*handed_over(obligation, "team:ops", 1), *handed_over(obligation, f"intent:{INTENT}", 2))
+    say((c.RetireOwner(claim_id="retire", intent_id="", owner_id="team:ops"), "OBSERVER"))
     sim.advance(30_000)  # silence before the permit: the next attempt
     say(prepared(late, "messenger", 2), commit(late, attempt=2), succeed("late"))
     say(dispatch("refund"), prepared(refund, "bank"))
@@ -114,7 +126,7 @@ def eventful() -> Simulator:
     undo = next(one.subject_id for one in reversed(sim.decisions) if one.verdict == "COMPENSATE")
     undone_by = operation_id(INTENT, "delete_file", undo, 1)
     say(commit(undone_by))
-    say((c.Release(claim_id="release", intent_id=INTENT, commitment_id=obligation), "PLANNER"))
+    say((c.Release(claim_id="release", intent_id=INTENT, commitment_id=obligation, fencing_token=2), "PLANNER"))
     release = operation_id(INTENT, "release_window", obligation, 1)
     say(prepared(release, "cloud"), commit(release), observe("COMMITMENT", obligation, "ABSENT", 2, "SECOND_LOOK"))
     say(close())

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from joingate_processors.forensics.checked_operations import OperationBook
 from joingate_processors.forensics.violations import Report
+from joingate_schemas import claims as c
 from joingate_schemas import facts as f
+from joingate_schemas.claims import AnyClaim
 from joingate_schemas.decisions import Decision
 
 _TERMINAL = ("SATISFIED", "RELEASED", "TRANSFERRED")
@@ -19,6 +21,10 @@ class Obligation:
 
     proposed: f.CommitmentProposed
     status: str
+    owner: str
+    token: int = 0
+    offered: int = 0
+    orphaned: bool = False
 
 
 class CommitmentBook:
@@ -29,10 +35,18 @@ class CommitmentBook:
         self._operations = operations
         self.obligations: dict[str, Obligation] = {}
         self._of_intent: dict[str, list[str]] = {}
+        self._retired: set[str] = set()
 
     def open_of(self, intent_id: str) -> list[str]:
-        """The ids of the intent's commitments that are not discharged."""
-        return [one for one in self._of_intent.get(intent_id, ()) if self.obligations[one].status not in _TERMINAL]
+        """The ids of the intent's commitments that are not discharged, and that nobody else owns."""
+        found = [(one, self.obligations[one]) for one in self._of_intent.get(intent_id, ())]
+        own = f"intent:{intent_id}"
+        return [one for one, known in found if known.status not in _TERMINAL and known.owner == own]
+
+    def is_foreign(self, commitment_id: str | None) -> bool:
+        """Whether somebody else than its intent owns it."""
+        known = self.obligations.get(commitment_id or "")
+        return known is not None and known.owner != f"intent:{known.proposed.intent_id}"
 
     def proposed(self, fact: f.CommitmentProposed) -> None:
         """A new obligation."""
@@ -43,7 +57,9 @@ class CommitmentBook:
             self._report("TERMINAL", (fact.commitment_id,), f"it is proposed again after it was {known.status}")
         else:
             self._of_intent.setdefault(fact.intent_id, []).append(fact.commitment_id)
-        self.obligations[fact.commitment_id] = Obligation(fact, "PROPOSED")
+        if fact.owner_id in self._retired:
+            self._report("RETIRED", (fact.commitment_id, fact.owner_id), "it is given to an owner that is gone")
+        self.obligations[fact.commitment_id] = Obligation(fact, "PROPOSED", fact.owner_id)
 
     def changed(self, fact: f.CommitmentChanged, decision: Decision) -> None:
         """A transition."""
@@ -71,7 +87,7 @@ class CommitmentBook:
                          f"{decision.claim_type}")  # fmt: skip
 
     def _check_in_force(self, known: Obligation) -> None:
-        owner, creation = known.proposed.owner_id, known.proposed.operation_id
+        owner, creation = known.owner, known.proposed.operation_id
         ids = (known.proposed.commitment_id, owner)
         if not owner or owner in self._operations.workers:
             self._report("OWNER", ids, "it is ACTIVE without a durable owner")
@@ -79,3 +95,59 @@ class CommitmentBook:
         if creation is not None and (effect is None or effect.status != "SETTLED"):
             said = "was never opened" if effect is None else f"is {effect.status}"
             self._report("OWNER", (*ids, creation), f"it is ACTIVE, and its creating operation {said}")
+
+    # --- owners ------------------------------------------------------------------------------------------------------
+
+    def offered(self, fact: f.TransferOffered) -> None:
+        """Somebody is asked to take over."""
+        known = self.obligations.get(fact.commitment_id)
+        if known is None:
+            self._report("KNOWN", (fact.commitment_id,), "a transfer of a commitment that was never proposed")
+            return
+        if fact.fencing_token <= max(known.token, known.offered) or fact.owner_id != known.owner:
+            self._report("FENCE", (fact.commitment_id,), f"it is offered by {fact.owner_id} with {fact.fencing_token}, "
+                         f"and is {known.owner}'s with {max(known.token, known.offered)}")  # fmt: skip
+        known.offered = fact.fencing_token
+
+    def owned(self, fact: f.OwnerChanged, decision: Decision) -> None:
+        """Somebody else owns it."""
+        known = self.obligations.get(fact.commitment_id)
+        ids = (fact.commitment_id, fact.after)
+        if known is None:
+            self._report("KNOWN", ids, "a new owner of a commitment that was never proposed")
+            return
+        if decision.claim_type not in ("AcceptTransfer", "AssignOwner", "Observe"):
+            self._report("TRANSFER", ids, f"it changes hands by {decision.claim_type}")
+        if fact.fencing_token <= known.token or fact.before != known.owner:
+            self._report("FENCE", ids, f"it goes from {fact.before} with token {fact.fencing_token}, and is "
+                         f"{known.owner}'s with {known.token}")  # fmt: skip
+        if not fact.after or fact.after in self._operations.workers:
+            self._report("OWNER", ids, "it is given to no durable owner")
+        if fact.after in self._retired:
+            self._report("RETIRED", ids, "it is given to an owner that is gone")
+        known.owner, known.token, known.orphaned = fact.after, fact.fencing_token, False
+
+    def spoken(self, decision: Decision, claim: AnyClaim) -> None:
+        """An accepted claim of a planner's about a commitment must name the token of its owner."""
+        if isinstance(claim, c.Release | c.MarkSatisfied | c.Transfer):
+            known = self.obligations.get(claim.commitment_id)
+            if known is not None and claim.fencing_token != known.token:
+                self._report("FENCE", (claim.commitment_id, decision.claim_id), f"{decision.claim_type} names token "
+                             f"{claim.fencing_token}, and its owner's is {known.token}")  # fmt: skip
+
+    def orphan(self, fact: f.OrphanRaised) -> None:
+        """An incident: that a commitment has no owner is remembered."""
+        if fact.kind == "NO_OWNER" and fact.subject_id in self.obligations:
+            self.obligations[fact.subject_id].orphaned = True
+
+    def retired(self, fact: f.OwnerRetired) -> None:
+        """An owner is gone: heard before the incidents of the same decision."""
+        self._retired.add(fact.owner_id)
+
+    def swept(self, fact: f.OwnerRetired) -> None:
+        """The decision is read to its end: if the sweep is over, nothing of the owner's may have been missed."""
+        if fact.deadline_at is not None:
+            return
+        for one, known in self.obligations.items():
+            if known.owner == fact.owner_id and known.status not in _TERMINAL and not known.orphaned:
+                self._report("RETIRED", (one, fact.owner_id), "its owner is gone, and it is no orphan")

@@ -102,8 +102,15 @@ class Checker:
         before = len(self.violations)
         self._read_place(decision, raw)
         self._read_authority(decision)
+        if decision.verdict == "ACCEPTED" and decision.claim_type in ("Release", "MarkSatisfied", "Transfer"):
+            claim = self._claim(decision)
+            if claim is not None:
+                self._commitments.spoken(decision, claim)
         for fact in decision.facts:
             self._read_fact(fact, decision)
+        for fact in decision.facts:
+            if isinstance(fact, f.OwnerRetired):
+                self._commitments.swept(fact)
         self._seven.read(decision, self._claim(decision) if self._seven.needs_claim(decision) else None)
         self.checked += 1
         return self.violations[before:]
@@ -175,7 +182,7 @@ class Checker:
         operations, commitments, seq = self._operations, self._commitments, decision.seq
         match fact:
             case f.OperationOpened():
-                self._starts(fact.intent_id, fact.operation_id, "an operation")
+                self._opens(fact.intent_id, fact.operation_id, fact.plan_id, fact.commitment_id, "an operation")
                 operations.opened(fact, seq, decision.decided_at)
                 self._check_requires(fact.operation_id)
                 # What the generation before was taken for is not true of this one.
@@ -191,7 +198,10 @@ class Checker:
                 operations.attempted(fact, seq, decision.decided_at)
                 self._check_fresh(fact.operation_id, seq)
             case f.PermitIssued():
-                self._starts(fact.intent_id, fact.operation_id, "a permit")
+                effect = operations.effects.get(fact.operation_id)
+                if effect is not None:
+                    self._opens(fact.intent_id, fact.operation_id, effect.opened.plan_id, effect.opened.commitment_id,
+                                "a permit")  # fmt: skip
                 operations.permitted(fact, seq, decision.decided_at)
                 self._resources.acts(fact.operation_id)
                 self._check_requires(fact.operation_id)
@@ -222,6 +232,14 @@ class Checker:
                 commitments.proposed(fact)
             case f.CommitmentChanged():
                 commitments.changed(fact, decision)
+            case f.TransferOffered():
+                commitments.offered(fact)
+            case f.OwnerChanged():
+                commitments.owned(fact, decision)
+            case f.OwnerRetired():
+                commitments.retired(fact)
+            case f.OrphanRaised():
+                commitments.orphan(fact)
             case f.IntentDeclared():
                 self._declared(fact)
             case f.PlanRecorded():
@@ -241,6 +259,11 @@ class Checker:
     def _starts(self, intent_id: str, subject_id: str, what: str) -> None:
         if self._course(intent_id).closed:
             self._report("CLOSED", (intent_id, subject_id), f"{what} starts under a closed intent")
+
+    def _opens(self, intent_id: str, operation_id: str, plan_id: str, commitment_id: str | None, what: str) -> None:
+        """Work under a closed intent is only what discharges an obligation that somebody else took over from it."""
+        if plan_id or not self._commitments.is_foreign(commitment_id):
+            self._starts(intent_id, operation_id, what)
 
     def _check_fresh(self, operation_id: str, seq: int) -> None:
         """What was just allowed to act must rest on what is wanted now; what the gate opened itself rests on a duty."""

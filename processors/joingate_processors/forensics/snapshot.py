@@ -65,6 +65,8 @@ def state_object(state: MemoryState, names: Directory, holds: Iterable[Hold] = (
         "orphans": _rows(state, "orphans"),
         "in_doubt": [_doubt(row) for row in operations if row.status in ("IN_DOUBT", "ESCALATED")],
         "quarantines": _rows(state, "quarantines"),
+        "custodies": _rows(state, "custodies"),
+        "owners": _rows(state, "owners"),
     }  # fmt: skip
 
 

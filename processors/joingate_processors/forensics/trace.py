@@ -37,7 +37,7 @@ TOPIC_OF: dict[str, ClaimTopic] = {
 
 STATE_PARTS = (
     "intents", "plans", "steps", "operations", "commitments", "resources", "approvals", "orphans", "in_doubt",
-    "quarantines",
+    "quarantines", "custodies", "owners",
 )  # fmt: skip
 """What the state object of a trace's output has, and an `expect` may name."""
 

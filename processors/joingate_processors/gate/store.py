@@ -37,12 +37,14 @@ from joingate_processors.law.state import (
     TABLES,
     TIMED_TABLES,
     Commitment,
+    Custody,
     Header,
     Hold,
     Index,
     Intent,
     Operation,
     Orphan,
+    Owner,
     PlanRow,
     Quarantine,
     Seen,
@@ -53,7 +55,7 @@ from joingate_processors.law.state import (
 log = logging.getLogger("joingate.gate")
 
 # Raised when rows of the same fields come to mean something else: every store and changelog is then made anew.
-STATE_FORMAT: Final = 1
+STATE_FORMAT: Final = 2
 # Rows that are hardly ever asked for again: kept in the cache, they would only push others out.
 _UNCACHED: Final = ("seen", "holds")
 _WRITTEN_ONCE: Final = "seen"
@@ -132,6 +134,8 @@ class RocksState:
         self.steps: Table[Step] = RocksTable("steps", db)
         self.operations: Table[Operation] = TimedRocksTable("operations", db, self._timers)
         self.commitments: Table[Commitment] = TimedRocksTable("commitments", db, self._timers)
+        self.custodies: Table[Custody] = TimedRocksTable("custodies", db, self._timers)
+        self.owners: Table[Owner] = TimedRocksTable("owners", db, self._timers)
         self.seen: Table[Seen] = RocksTable("seen", db)
         self.quarantines: Table[Quarantine] = RocksTable("quarantines", db)
         self.holds: Table[Hold] = RocksTable("holds", db)
@@ -140,6 +144,7 @@ class RocksState:
         self.open_operations: Index = RocksIndex("open_operations", db)
         self.unclaimed_operations: Index = RocksIndex("unclaimed_operations", db)
         self.open_commitments: Index = RocksIndex("open_commitments", db)
+        self.owned_commitments: Index = RocksIndex("owned_commitments", db)
         self.scoped_quarantines: Index = RocksIndex("scoped_quarantines", db)
         self._tables: dict[str, RocksTable[object]] = {name: getattr(self, name) for name in TABLES}
         self._indexes: dict[str, RocksIndex] = {name: getattr(self, name) for name in INDEXES}

@@ -6,6 +6,8 @@ are an index of their own, made from the rows: its keys sort by time.
 """
 
 from collections.abc import Callable, Iterator
+from heapq import merge
+from itertools import islice
 from operator import itemgetter
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -21,10 +23,12 @@ Found = TypeVar("Found", covariant=True)
 
 TABLE_TAGS: Final[dict[str, bytes]] = {
     "header": b"h", "intents": b"i", "plans": b"p", "steps": b"s", "operations": b"o", "commitments": b"c",
+    "custodies": b"k", "owners": b"w",
     "seen": b"d", "quarantines": b"q", "holds": b"l", "orphans": b"n", "catalogues": b"g",
 }  # fmt: skip
 INDEX_TAGS: Final[dict[str, bytes]] = {
-    "open_operations": b"O", "unclaimed_operations": b"U", "open_commitments": b"C", "scoped_quarantines": b"Q",
+    "open_operations": b"O", "unclaimed_operations": b"U", "open_commitments": b"C", "owned_commitments": b"W",
+    "scoped_quarantines": b"Q",
 }  # fmt: skip
 TIMER_TAG: Final = b"\x01"
 TIME_BIAS: Final = 1 << 63  # turns a signed 64-bit number into an unsigned one of the same order
@@ -210,6 +214,19 @@ class RocksIndex:
         kept = (member for key, _ in scan(self._db, self._prefix(owner)) if touched.get(member := key.decode(), True))
         stored = next(kept, None)
         return min((member for member in (added, stored) if member is not None), default=None)
+
+    def page(self, owner: str, after: str, limit: int) -> list[str]:
+        """Up to `limit` of `owner`'s members above `after`, sorted. Reads no further than it must."""
+        touched = self._touched.get(owner, {})
+        added = sorted(member for member, present in touched.items() if present and member > after)
+        stored: list[str] = []
+        for key, _ in scan(self._db, self._prefix(owner), after.encode()):
+            member = key.decode()
+            if len(stored) == limit:
+                break
+            if member != after and member not in touched:
+                stored.append(member)
+        return list(islice(merge(added, stored), limit))
 
     def add(self, owner: str, member: str) -> None:
         """Make `member` one of `owner`'s; it may be already."""

@@ -1,5 +1,6 @@
 """Obligations: how an operation's fate moves them, how they are given back, and what a plan's change does to them."""
 
+from joingate_processors.law import custody
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.opening import release_operation
@@ -9,9 +10,11 @@ from joingate_schemas import facts as f
 from joingate_schemas.catalogue import ObligationType
 from joingate_schemas.facts import TERMINAL_COMMITMENT, AnyFact, CommitmentStatus, OrphanKind, Timer
 from joingate_schemas.ids import orphan_id
+from joingate_schemas.record import changed
 
 _CLEARED_WHEN_KEPT: tuple[OrphanKind, ...] = ("LEFT_BEHIND", "LATE_SUCCESS")
 _CLEARED_WHEN_DISCHARGED: tuple[OrphanKind, ...] = ("LEFT_BEHIND", "OVERDUE", "LATE_SUCCESS", "NO_OWNER")
+NO_OWNER_ADVICE = "assign another owner under a declared policy, or release it"
 # How often what is overdue or waits for a person is looked at again, where the type says nothing.
 REMINDER_MS = 86_400_000
 # A pause that doubles stops doubling here: 128 times the first.
@@ -100,6 +103,8 @@ def start_release(case: Case, commitment: Commitment, cause: str, evidence: list
 
 def left_behind(case: Case, commitment: Commitment) -> bool:
     """Whether the ground that the commitment stood on is gone: version, plan or intent, and nothing kept it."""
+    if custody.is_foreign(commitment):
+        return False  # it stands on its owner
     intent = case.state.intents.get(commitment.intent_id)
     if intent is None or intent.status != "OPEN":
         return True
@@ -115,7 +120,8 @@ def on_settled(case: Case, operation: Operation, external_id: str, evidence: lis
     creating = commitment.creating_operation == operation.operation_id
     if creating and commitment.status == "RELEASED":
         # It was discharged as never created, and was created all the same: newer evidence reopens it (law 8).
-        return _created(case, commitment, proof or [f"operation:{operation.operation_id}"])
+        proof = proof or [f"operation:{operation.operation_id}"]
+        return [*_created(case, commitment, proof), *_ownerless(case, commitment)]
     if commitment.status in TERMINAL_COMMITMENT:
         return []
     if creating:
@@ -127,6 +133,15 @@ def on_settled(case: Case, operation: Operation, external_id: str, evidence: lis
         return [change(commitment, "RELEASE_PENDING", "release committed; to be observed", proof,
                        timer="VERIFICATION", deadline_at=case.now + kind.verification_ms)]  # fmt: skip
     return released(case, commitment, "release committed", proof, operation)
+
+
+def _ownerless(case: Case, commitment: Commitment) -> list[AnyFact]:
+    """The incident that nobody owns it, where it comes back after its owner was retired: no sweep will find it."""
+    if not custody.is_retired(case, commitment.owner_id):
+        return []
+    cause = f"its owner {commitment.owner_id} was retired"
+    return [raise_orphan(case, "NO_OWNER", "COMMITMENT", commitment.commitment_id, commitment.intent_id, cause,
+                         NO_OWNER_ADVICE)]  # fmt: skip
 
 
 def released(
@@ -214,6 +229,10 @@ def on_doubt(case: Case, operation: Operation, cause: str) -> list[AnyFact]:
 def _disposition(
     case: Case, commitment: Commitment, disposition: f.Disposition, reason: str, differs: list[str]
 ) -> list[AnyFact]:
+    if disposition != "KEEP" and custody.offer_of(case, commitment) is not None:
+        # It is being handed over: if it comes back, it is given up then; if not, it is its new owner's.
+        return [f.DispositionDecided(commitment_id=commitment.commitment_id, intent_id=commitment.intent_id,
+                                     disposition="TRANSFER", reason=reason, differs=differs)]  # fmt: skip
     facts: list[AnyFact] = [
         f.DispositionDecided(commitment_id=commitment.commitment_id, intent_id=commitment.intent_id,
                              disposition=disposition, reason=reason, differs=differs)
@@ -311,6 +330,8 @@ def on_planned(
         wanted = slots.get(f"{origin.action}\x1f{origin.business_key}") if origin is not None else None
         if row.commitment_id in named:
             facts += _disposition(case, row, "KEEP", "the new plan uses it", [])
+        elif origin is None:
+            facts += _disposition(case, row, "KEEP", "it was promised, and no plan makes it", [])
         elif wanted is None:
             facts += give_up(case, row, "the new plan does not need it", ["slot"])
         else:
@@ -325,7 +346,8 @@ def on_planned(
 # --- claims about commitments ----------------------------------------------------------------------------------------
 
 
-def _known(case: Case, intent_id: str, commitment_id: str) -> Commitment:
+def known(case: Case, intent_id: str, commitment_id: str) -> Commitment:
+    """The commitment, if the intent has it; else refused."""
     row = case.state.commitments.get(commitment_id)
     if row is None or row.intent_id != intent_id:
         refuse("UNKNOWN_COMMITMENT", f"intent {intent_id} has no commitment {commitment_id}", commitment_id)
@@ -334,12 +356,14 @@ def _known(case: Case, intent_id: str, commitment_id: str) -> Commitment:
 
 def release(case: Case, claim: c.Release) -> Ruling:
     """Give it back: always as a release that has to be proven, never as a deletion."""
-    case.open_intent(claim.intent_id, claim.intent_version)
-    row = _known(case, claim.intent_id, claim.commitment_id)
+    custody.open_ground(case, claim.intent_id, claim.commitment_id, claim.intent_version)
+    row = known(case, claim.intent_id, claim.commitment_id)
     if row.status in ("RELEASE_PENDING", "RELEASED"):
         return Ruling("REPLAYED", "ALREADY_SO", f"it is {row.status}", row.commitment_id, row.status)
     if row.status in TERMINAL_COMMITMENT:
         refuse("ILLEGAL_TRANSITION", f"it is {row.status}", row.commitment_id, row.status)
+    custody.check_not_in_transfer(case, row)
+    custody.check_authority(case, claim, row)
     cause = claim.reason or "release asked for"
     origin = case.state.operations.get(row.creating_operation or "")
     if (
@@ -362,12 +386,13 @@ def mark_satisfied(case: Case, claim: c.MarkSatisfied) -> Ruling:
     """Fulfilled, by evidence; only what is in force can be."""
     if not claim.evidence:
         refuse("NO_EVIDENCE", "satisfaction needs evidence", claim.commitment_id)
-    case.open_intent(claim.intent_id, 0)
-    row = _known(case, claim.intent_id, claim.commitment_id)
+    custody.open_ground(case, claim.intent_id, claim.commitment_id, 0)
+    row = known(case, claim.intent_id, claim.commitment_id)
     if row.status == "SATISFIED":
         return Ruling("REPLAYED", "ALREADY_SO", "it is SATISFIED", row.commitment_id, row.status)
     if row.status not in ("ACTIVE", "BREACHED"):
         refuse("ILLEGAL_TRANSITION", f"it is {row.status}, not in force", row.commitment_id, row.status)
+    custody.check_authority(case, claim, row)
     facts = discharged(case, row, "SATISFIED", "marked satisfied", claim.evidence)
     return Ruling("ACCEPTED", "OK", "", row.commitment_id, "SATISFIED", facts)
 
@@ -381,10 +406,22 @@ def reconcile(case: Case, row: Commitment, cause: str, evidence: list[str] | Non
 
 def request_reconciliation(case: Case, claim: c.RequestReconciliation) -> Ruling:
     """Ask that a commitment is looked at; a terminal one stays as it is."""
-    row = _known(case, claim.intent_id, claim.subject_id)
+    row = known(case, claim.intent_id, claim.subject_id)
     if row.status == "RECONCILIATION_REQUIRED":
         return Ruling("REPLAYED", "ALREADY_SO", "it is being reconciled", row.commitment_id, row.status)
     if row.status in TERMINAL_COMMITMENT:
         refuse("ILLEGAL_TRANSITION", f"it is {row.status}", row.commitment_id, row.status)
+    if case.role == "PLANNER":
+        custody.check_authority(case, claim, row)
     facts = reconcile(case, row, claim.reason or "asked for")
     return Ruling("ACCEPTED", "OK", "", row.commitment_id, "RECONCILIATION_REQUIRED", facts)
+
+
+def resting(case: Case, commitment: Commitment, status: CommitmentStatus) -> tuple[Timer, int | None]:
+    """What the commitment waits for where it comes to rest in `status`."""
+    return _waits_for(case, changed(commitment, status=status))
+
+
+def revalidate(case: Case, commitment: Commitment, reason: str, differs: list[str]) -> list[AnyFact]:
+    """It is to be decided anew whether anything needs it: by a plan that takes it up in time, or it is given up."""
+    return _disposition(case, commitment, "REVALIDATE", reason, differs)

@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from joingate_processors.law import evolve_owners
 from joingate_processors.law.digests import digest_of
 from joingate_processors.law.evolve_resources import resource_changed
 from joingate_processors.law.state import (
@@ -22,7 +23,7 @@ from joingate_processors.law.state import (
 )
 from joingate_schemas import facts as f
 from joingate_schemas.claims import Edge
-from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT
+from joingate_schemas.facts import OPEN_OPERATION
 from joingate_schemas.ids import operation_id
 from joingate_schemas.record import changed, from_datum
 
@@ -72,6 +73,16 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             _commitment_proposed(state, fact, at)
         case f.CommitmentChanged():
             _commitment_changed(state, fact, at)
+        case f.TransferOffered():
+            evolve_owners.transfer_offered(state, fact)
+        case f.TransferSeen():
+            evolve_owners.transfer_seen(state, fact)
+        case f.OwnerChanged():
+            evolve_owners.owner_changed(state, fact)
+        case f.LeaseChanged():
+            evolve_owners.lease_changed(state, fact)
+        case f.OwnerRetired():
+            evolve_owners.owner_retired(state, fact)
         case f.ObservationRecorded():
             _observed(state, fact)
         case f.IntentCancelled():
@@ -362,25 +373,8 @@ def _approval(state: State, fact: f.ApprovalRecorded) -> None:
         state.operations.put(fact.operation_id, changed(operation, approvals=approvals, approval_expiries=expiries))
 
 
-def _put_commitment(state: State, before: Commitment | None, after: Commitment) -> None:
-    """Store `after`, keeping its intent's count and index of what is not discharged in step."""
-    state.commitments.put(after.commitment_id, after)
-    was_open = before is not None and before.status not in TERMINAL_COMMITMENT
-    is_open = after.status not in TERMINAL_COMMITMENT
-    if was_open == is_open:
-        return
-    if is_open:
-        state.open_commitments.add(after.intent_id, after.commitment_id)
-    else:
-        state.open_commitments.remove(after.intent_id, after.commitment_id)
-    intent = state.intents.get(after.intent_id)
-    if intent is not None:
-        count = intent.commitments_open + is_open - was_open
-        state.intents.put(after.intent_id, changed(intent, commitments_open=count))
-
-
 def _commitment_proposed(state: State, fact: f.CommitmentProposed, at: int) -> None:
-    _put_commitment(
+    evolve_owners.put_commitment(
         state,
         state.commitments.get(fact.commitment_id),
         Commitment(
@@ -401,7 +395,7 @@ def _commitment_changed(state: State, fact: f.CommitmentChanged, at: int) -> Non
     if before is None:
         return
     known = set(before.evidence)
-    _put_commitment(
+    evolve_owners.put_commitment(
         state,
         before,
         changed(

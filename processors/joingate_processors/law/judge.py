@@ -11,18 +11,33 @@ from typing import assert_never
 from joingate_processors.law import (
     approvals,
     commitments,
+    custody,
     intents,
     observations,
     outcomes,
     overrides,
+    owners,
     plans,
+    promises,
     resources,
     timers,
+    transfers,
 )
 from joingate_processors.law.arrival import Arrival, Due, FollowUp, Ruling
 from joingate_processors.law.case import Case, Refused, refuse
 from joingate_processors.law.evolve import evolve
-from joingate_processors.law.state import Commitment, Header, Operation, PlanRow, Seen, State, Step, seen_key, step_key
+from joingate_processors.law.state import (
+    Commitment,
+    Custody,
+    Header,
+    Operation,
+    PlanRow,
+    Seen,
+    State,
+    Step,
+    seen_key,
+    step_key,
+)
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Catalogue
@@ -47,6 +62,8 @@ _ALLOWED: dict[ClaimTopic, frozenset[type]] = {
 # Ids that rules build keys from, or that end up in them.
 _IDS: dict[str, tuple[str, ...]] = {
     "Plan": ("plan_id",), "Dispatch": ("plan_id", "step_id"), "Succeed": ("plan_id", "step_id"),
+    "Transfer": ("target_owner",), "AcceptTransfer": ("owner_id",), "AssignOwner": ("owner_id",),
+    "RetireOwner": ("owner_id",), "Promise": ("owner_id", "counterparty", "business_key"), "Prepared": ("worker",),
 }  # fmt: skip
 _RESTS_ON_UNKNOWN = frozenset(
     "UNKNOWN_INTENT UNKNOWN_VERSION NOT_PLANNED NOT_DISPATCHED NOT_COMMITTED NOT_VERIFIED UNKNOWN_COMMITMENT "
@@ -130,9 +147,13 @@ def timer_arrival(state: State, due: Due, now: int, encode: Callable[[c.TimerFir
 
 
 def _timed_row(state: State, due: Due) -> tuple[c.SubjectKind, str]:
-    row: Operation | PlanRow | Commitment | None
+    row: Operation | PlanRow | Commitment | Custody | None
     kind: c.SubjectKind
     match due.subject_kind:
+        case "OWNER":
+            return "OWNER", ""  # an owner's commitments lie under many intents
+        case "LEASE":
+            kind, row = "LEASE", state.custodies.get(due.key)
         case "OPERATION":
             kind, row = "OPERATION", state.operations.get(due.key)
         case "PLAN":
@@ -255,10 +276,17 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
             opened = f.QuarantineOpened(quarantine_id=claim.quarantine_id, scope=claim.scope, problem=claim.problem,
                                         detail=claim.detail)  # fmt: skip
             return Ruling("REJECTED", claim.problem, claim.detail, claim.quarantine_id, "", [opened])
-        case (
-            c.Transfer() | c.AcceptTransfer() | c.Promise() | c.RetireOwner() | c.AssignOwner()
-            | c.ClaimHeld()
-        ):  # fmt: skip
+        case c.Transfer():
+            return transfers.transfer(case, claim)
+        case c.AcceptTransfer():
+            return transfers.accept(case, claim)
+        case c.AssignOwner():
+            return transfers.assign(case, claim)
+        case c.RetireOwner():
+            return owners.retire(case, claim)
+        case c.Promise():
+            return promises.promise(case, claim)
+        case c.ClaimHeld():
             refuse("NOT_SUPPORTED", f"this release has no rule for {type(claim).__name__}", claim.claim_id)
         case _:
             assert_never(claim)
@@ -267,9 +295,10 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
 def _request_reconciliation(case: Case, claim: c.RequestReconciliation) -> Ruling:
     if claim.subject_kind not in ("OPERATION", "COMMITMENT"):
         refuse("MALFORMED", f"a {claim.subject_kind} can't be reconciled", claim.subject_id)
-    case.open_intent(claim.intent_id, 0)
     if claim.subject_kind == "COMMITMENT":
+        custody.open_ground(case, claim.intent_id, claim.subject_id, 0)
         return commitments.request_reconciliation(case, claim)
+    case.open_intent(claim.intent_id, 0)
     operation = case.state.operations.get(claim.subject_id)
     if operation is None or operation.intent_id != claim.intent_id:
         refuse("UNKNOWN_OPERATION", f"intent {claim.intent_id} has no operation {claim.subject_id}", claim.subject_id)

@@ -4,7 +4,7 @@ Plain dictionaries, no IO, nothing to commit. It enumerates in the same order as
 gives the same ledger over either (law 9); one contract suite runs over both.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
@@ -14,12 +14,14 @@ from joingate_processors.law.state import (
     TABLES,
     TIMED_TABLES,
     Commitment,
+    Custody,
     Header,
     Hold,
     Index,
     Intent,
     Operation,
     Orphan,
+    Owner,
     PlanRow,
     Quarantine,
     Seen,
@@ -105,6 +107,12 @@ class MemoryIndex:
         members = self._members.get(owner)
         return members[0] if members else None
 
+    def page(self, owner: str, after: str, limit: int) -> list[str]:
+        """Up to `limit` of `owner`'s members above `after`, sorted."""
+        members = self._members.get(owner, [])
+        start = bisect_right(members, after)
+        return members[start : start + limit]
+
     def add(self, owner: str, member: str) -> None:
         """Make `member` one of `owner`'s; it may be already."""
         members = self._members.setdefault(owner, [])
@@ -140,6 +148,8 @@ class MemoryState:
         self.steps: Table[Step] = MemoryTable()
         self.operations: Table[Operation] = TimedTable(TIMED_TABLES["operations"], dues)
         self.commitments: Table[Commitment] = TimedTable(TIMED_TABLES["commitments"], dues)
+        self.custodies: Table[Custody] = TimedTable(TIMED_TABLES["custodies"], dues)
+        self.owners: Table[Owner] = TimedTable(TIMED_TABLES["owners"], dues)
         self.seen: Table[Seen] = MemoryTable()
         self.quarantines: Table[Quarantine] = MemoryTable()
         self.holds: Table[Hold] = MemoryTable()
@@ -148,6 +158,7 @@ class MemoryState:
         self.open_operations: Index = MemoryIndex()
         self.unclaimed_operations: Index = MemoryIndex()
         self.open_commitments: Index = MemoryIndex()
+        self.owned_commitments: Index = MemoryIndex()
         self.scoped_quarantines: Index = MemoryIndex()
 
     def due(self, now: int, limit: int) -> list[Due]:

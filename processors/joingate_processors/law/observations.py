@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from joingate_processors.law import commitments, order, outcomes
+from joingate_processors.law import commitments, order, outcomes, transfers
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import change, raise_orphan
@@ -216,6 +216,9 @@ def _resend(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
 
 
 def _observe_commitment(case: Case, claim: c.Observe, row: Commitment) -> Ruling:
+    moved = transfers.observed(case, claim, row)
+    if moved is not None:
+        return Ruling("ACCEPTED", "OK", "", row.commitment_id, moved[0], [_recorded(claim), *moved[1]])
     match claim.finding:
         case "PRESENT":
             return _commitment_present(case, claim, row)
@@ -238,7 +241,7 @@ def _commitment_present(case: Case, claim: c.Observe, row: Commitment) -> Ruling
     """It is there: in force if its creation is settled and its ground current; else its disposition goes on."""
     facts: list[AnyFact] = [_recorded(claim)]
     origin = case.state.operations.get(row.creating_operation or "")
-    settled = origin is not None and origin.status == "SETTLED"
+    settled = row.creating_operation is None or (origin is not None and origin.status == "SETTLED")
     match row.status:
         case "RECONCILIATION_REQUIRED" if settled and row.release_wanted:
             facts += _still_there(case, claim, row)

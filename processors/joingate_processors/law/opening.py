@@ -139,12 +139,18 @@ def proposed(case: Case, action: Action, operation: f.OperationOpened) -> f.Comm
         intent_version=operation.intent_version, goal_id=operation.goal_id, plan_id=operation.plan_id,
         step_id=operation.step_id, owner_id=f"intent:{operation.intent_id}", obligation_type=kind.name,
         type_version=kind.version,
-        resource_refs=obligation_refs(action, operation.business_key, operation.arguments), counterparty_refs=[],
+        resource_refs=obligation_refs(action, operation.business_key, operation.arguments),
+        counterparty_refs=_counterparties(action, operation),
         quantity=None,
         attributes={name: str(operation.arguments[name]) for name in kind.attributes if name in operation.arguments},
         generation=operation.generation, operation_id=operation.operation_id, due_at=None,
         valid_until=case.now + kind.valid_ms if kind.valid_ms else None, timer="NONE", deadline_at=None,
     )  # fmt: skip
+
+
+def _counterparties(action: Action, operation: f.OperationOpened) -> list[str]:
+    """To whom the obligation of this operation is owed, as far as its action says so."""
+    return [fill(action.counterparty, operation.business_key, operation.arguments)] if action.counterparty else []
 
 
 def commitment_for(

@@ -1,6 +1,6 @@
 """What an executor may say of an operation, and the endings that observers and operators share with it."""
 
-from joingate_processors.law import commitments, order
+from joingate_processors.law import commitments, custody, leases, order
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import REMINDER_MS, raise_orphan
@@ -180,7 +180,9 @@ def _attempt(operation: Operation, attempt: int) -> int:
 
 
 def prepared(case: Case, claim: c.Prepared) -> Ruling:
-    """The permit, once per attempt, to the first that asks, if everything is still fresh (law 7)."""
+    """The permit, once per attempt, to the first that asks, if everything is still fresh (law 7); or a lease."""
+    if claim.commitment_id is not None:
+        return leases.lease(case, claim, claim.commitment_id)
     operation = known_operation(case, claim)
     operation_id, status = operation.operation_id, operation.status
     if claim.executor != operation.executor:
@@ -204,6 +206,8 @@ def prepared(case: Case, claim: c.Prepared) -> Ruling:
     in_doubt = status == "IN_DOUBT"
     if in_doubt and not operation.permits:
         refuse("ALREADY_CLAIMED", "somebody may have acted without a permit", operation_id, status)
+    if operation.commitment_id is not None:
+        leases.check(case, operation, claim.worker)
     stale = case.may_not_act(operation)
     if stale:
         facts = [] if in_doubt else withdraw(case, operation, stale)
@@ -303,6 +307,9 @@ def abort(case: Case, claim: c.Abort) -> Ruling:
     operation = known_operation(case, claim)
     operation_id, status = operation.operation_id, operation.status
     attempt = _attempt(operation, claim.attempt) or operation.attempt
+    if case.role == "PLANNER" and custody.discharges_another(case, operation):
+        refuse("NOT_OWNER", f"it discharges {operation.commitment_id}, which its intent does not own any more",
+               operation_id, status)  # fmt: skip
     if case.role == "EXECUTOR" and attempt < operation.attempt and claim.proof in (None, "NOT_SENT"):
         # It speaks of what that attempt did itself, and the current one has the say by now (law 3).
         refuse("STALE_ATTEMPT", f"attempt {operation.attempt} is current", operation_id, status)
@@ -390,7 +397,7 @@ def _undo(
     if commitment is None:
         undo = discharging(case, undone_by, operation, operation.operation_id, None, operation.operation_id)
         return (undo.operation_id, [undo]) if undo is not None else (None, [])
-    if commitment.status in TERMINAL_COMMITMENT:
+    if commitment.status in TERMINAL_COMMITMENT or custody.out_of_hand(case, commitment):
         return None, []
     facts = commitments.start_release(case, commitment, reason, evidence)
     started = next((fact.operation_id for fact in facts if isinstance(fact, f.OperationOpened)), None)

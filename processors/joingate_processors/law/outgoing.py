@@ -16,7 +16,8 @@ _SPEAKING: frozenset[type] = frozenset(
     {
         f.OperationOpened, f.OperationReady, f.AttemptStarted, f.PermitIssued, f.OperationWithdrawn,
         f.OperationInDoubt, f.OperationEscalated, f.OperationSettled, f.OperationFailed, f.ObservationRecorded,
-        f.CommitmentProposed, f.CommitmentChanged, f.OperationCompensated, f.ResourceChanged,
+        f.CommitmentProposed, f.CommitmentChanged, f.OwnerChanged, f.LeaseChanged, f.OperationCompensated,
+        f.ResourceChanged,
     }
 )  # fmt: skip
 # Why a resend, or the permit of one, is refused for good: who asked for it in vain must hear what else can be asked.
@@ -62,10 +63,14 @@ def outgoing(state: State, decision: Decision, catalogue: Catalogue, partition: 
                 if operation is not None and newness(stamps, operation.news) >= 0:
                     # Only what can't be compared makes us ask: the source has outdated the rest itself.
                     out.append(_operation_question(case, decision, partition, operation))
+            case f.OwnerChanged() | f.LeaseChanged():
+                commitment = state.commitments.get(fact.commitment_id)
+                if commitment is not None:
+                    out.append(_row(state, decision, partition, commitment))
             case f.CommitmentProposed() | f.CommitmentChanged():
                 commitment = state.commitments.get(fact.commitment_id)
                 if commitment is not None:
-                    out.append(_row(decision, partition, commitment))
+                    out.append(_row(state, decision, partition, commitment))
                     question = _commitment_question(case, decision, partition, commitment, fact)
                     if question is not None:
                         out.append(question)
@@ -135,7 +140,8 @@ def _operation_question(case: Case, decision: Decision, partition: int, operatio
     )  # fmt: skip
 
 
-def _row(decision: Decision, partition: int, row: Commitment) -> CommitmentRow:
+def _row(state: State, decision: Decision, partition: int, row: Commitment) -> CommitmentRow:
+    held = state.custodies.get(row.commitment_id)
     return CommitmentRow(
         commitment_id=row.commitment_id, intent_id=row.intent_id, intent_version=row.intent_version,
         goal_id=row.goal_id, owner_id=row.owner_id, status=row.status, obligation_type=row.obligation_type,
@@ -143,6 +149,9 @@ def _row(decision: Decision, partition: int, row: Commitment) -> CommitmentRow:
         quantity=row.quantity, attributes=row.attributes, operation_id=row.serving_operation or row.creating_operation,
         created_at=row.created_at, due_at=row.due_at, valid_until=row.valid_until, evidence=row.evidence,
         partition=partition, ledger_seq=decision.seq, epoch=decision.epoch,
+        fencing_token=0 if held is None else held.fencing_token, worker="" if held is None else held.worker,
+        transfer_to="" if held is None else held.target_owner,
+        transfer_token=0 if held is None else held.offered_token,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """What a person on duty may force, with a name, a reason and evidence; and what becomes of quarantined records."""
 
-from joingate_processors.law import commitments, outcomes
+from joingate_processors.law import commitments, custody, outcomes
 from joingate_processors.law.arrival import FollowUp, Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.state import Commitment, Operation, State, hold_key
@@ -20,9 +20,12 @@ def override(case: Case, claim: c.Override) -> Ruling:
         refuse("NO_EVIDENCE", "an override needs evidence", claim.subject_id)
     if claim.subject_kind not in ("OPERATION", "COMMITMENT"):
         refuse("MALFORMED", f"an override of {claim.subject_kind} is not known", claim.subject_id)
-    case.open_intent(claim.intent_id, 0)
     if claim.subject_kind == "OPERATION":
+        operation = case.state.operations.get(claim.subject_id)
+        if operation is None or not custody.discharges_another(case, operation):
+            case.open_intent(claim.intent_id, 0)
         return _operation(case, claim)
+    custody.open_ground(case, claim.intent_id, claim.subject_id, 0)
     return _commitment(case, claim)
 
 

@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-from joingate_processors.law import approvals, commitments, order, outcomes, resources
+from joingate_processors.law import approvals, commitments, custody, order, outcomes, resources, versions
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.digests import digest_of
@@ -237,9 +237,10 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
     if needs:
         facts += resources.wanted(operation, needs)
     if commitment is not None:
+        custody.check_owner(case, f"intent:{claim.intent_id}", operation.operation_id)
         obligation = proposed(case, action, operation)
         if obligation is not None:
-            facts.append(obligation)
+            facts += [obligation, *versions.withdraw_older(case, obligation)]
     facts += approvals.carried(case, action, current, operation)
     goes_on = facts[-1]
     status = goes_on.status if isinstance(goes_on, f.OperationReady) else operation.status

@@ -170,6 +170,36 @@ class Commitment:
 
 
 @record
+class Custody:
+    """Who has a commitment in hand, where more is to be known than its owner: tokens, a transfer, a worker's lease."""
+
+    commitment_id: str
+    intent_id: str
+    fencing_token: int  # of its present owner
+    offered_token: int  # the latest with which a transfer was offered; 0 for none
+    target_owner: str  # who is asked to take over; empty where nobody is
+    resumes: CommitmentStatus  # what it is again once the transfer has ended
+    acted: bool  # the target may have acted before it acknowledged
+    worker: str  # who holds the lease; empty where nobody does
+    lease_token: int  # the latest lease's number; 0 for none
+    timer: Timer
+    deadline_at: int | None
+
+
+@record
+class Owner:
+    """An owner that is gone, and how far its commitments on this partition were found."""
+
+    owner_id: str
+    reason: str
+    retired_at: int
+    found: int
+    swept: str  # the id of the last one found
+    timer: Timer
+    deadline_at: int | None
+
+
+@record
 class Seen:
     """That a claim id was decided: what it was about, and how it went."""
 
@@ -240,6 +270,10 @@ class Index(Protocol):
         """The first of the members, without listing the others; None where there are none."""
         ...
 
+    def page(self, owner: str, after: str, limit: int) -> list[str]:
+        """Up to `limit` of the members above `after`, sorted, without listing the others."""
+        ...
+
     def add(self, owner: str, member: str) -> None: ...
 
     def remove(self, owner: str, member: str) -> None: ...
@@ -254,6 +288,8 @@ class State(Protocol):
     steps: Table[Step]  # key: step_key
     operations: Table[Operation]  # key: operation id
     commitments: Table[Commitment]  # key: commitment id
+    custodies: Table[Custody]  # key: commitment id; only where there was a transfer, an assignment or a lease
+    owners: Table[Owner]  # key: owner id; only those that were retired
     seen: Table[Seen]  # key: seen_key
     quarantines: Table[Quarantine]  # key: quarantine id
     holds: Table[Hold]  # key: hold_key
@@ -262,7 +298,8 @@ class State(Protocol):
 
     open_operations: Index  # owner: intent id; members: operation ids that are open
     unclaimed_operations: Index  # owner: intent id; members: settled operations that nobody took up
-    open_commitments: Index  # owner: intent id; members: commitment ids that are not terminal
+    open_commitments: Index  # owner: intent id; members: commitments that are not terminal and that the intent owns
+    owned_commitments: Index  # owner: an owner's id; members: commitment ids that are not terminal
     scoped_quarantines: Index  # owner: scope ("" for the partition); members: quarantine ids
 
 
@@ -273,6 +310,8 @@ TABLES: dict[str, type] = {
     "steps": Step,
     "operations": Operation,
     "commitments": Commitment,
+    "custodies": Custody,
+    "owners": Owner,
     "seen": Seen,
     "quarantines": Quarantine,
     "holds": Hold,
@@ -281,10 +320,14 @@ TABLES: dict[str, type] = {
 }
 """Every table of `State` with the class of its rows."""
 
-INDEXES: tuple[str, ...] = ("open_operations", "unclaimed_operations", "open_commitments", "scoped_quarantines")
+INDEXES: tuple[str, ...] = (
+    "open_operations", "unclaimed_operations", "open_commitments", "owned_commitments", "scoped_quarantines",
+)  # fmt: skip
 """Every index of `State`."""
 
-TIMED_TABLES: dict[str, str] = {"plans": "PLAN", "operations": "OPERATION", "commitments": "COMMITMENT"}
+TIMED_TABLES: dict[str, str] = {
+    "plans": "PLAN", "operations": "OPERATION", "commitments": "COMMITMENT", "custodies": "LEASE", "owners": "OWNER",
+}  # fmt: skip
 """Tables whose rows carry `timer` and `deadline_at`, with the subject kind that their timers name."""
 
 

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from joingate_processors.law import commitments, order, outcomes, resources
+from joingate_processors.law import commitments, order, outcomes, owners, resources, transfers
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import BACKOFF_DOUBLINGS_MAX, REMINDER_MS, change, kind_of, raise_orphan
@@ -27,6 +27,8 @@ def timer_fired(case: Case, claim: c.TimerFired) -> Ruling:
         commitment = case.state.commitments.get(claim.subject_id)
         if commitment is not None and _fits(claim, commitment):
             return _commitment(case, commitment)
+    elif claim.subject_kind in ("OWNER", "LEASE"):
+        return owners.timer_fired(case, claim)
     refuse("ALREADY_RESOLVED", f"{claim.timer} of {claim.subject_id} is not waited for any more", claim.subject_id)
 
 
@@ -61,7 +63,10 @@ def _operation(case: Case, operation: Operation) -> Ruling:
                 f"{operation.operation_id}): ask {operation.downstream} whether it happened"
             )
             return _ruled(operation, "ESCALATED", task, [outcomes.escalate(case, operation, task, [])])
-        case "NONE" | "PROGRESS" | "DISPOSITION" | "RELEASE" | "VERIFICATION" | "RECONCILIATION" | "UNKNOWN":
+        case (
+            "NONE" | "PROGRESS" | "DISPOSITION" | "RELEASE" | "VERIFICATION" | "RECONCILIATION" | "TRANSFER" | "LEASE"
+            | "RETIREMENT" | "UNKNOWN"
+        ):  # fmt: skip
             refuse("ALREADY_RESOLVED", f"an operation has no timer {operation.timer}", operation.operation_id)
         case _:
             assert_never(operation.timer)
@@ -158,6 +163,8 @@ def _commitment(case: Case, row: Commitment) -> Ruling:
     kind = kind_of(case, row)
     facts: list[AnyFact]
     match row.timer:
+        case "TRANSFER":
+            facts = transfers.overdue(case, row)
         case "DISPOSITION":
             facts = commitments.give_up(case, row, "no plan took it up in time", ["plan"])
         case "RELEASE":
@@ -175,8 +182,8 @@ def _commitment(case: Case, row: Commitment) -> Ruling:
             ]  # fmt: skip
         case _:
             refuse("ALREADY_RESOLVED", f"a commitment has no timer {row.timer}", row.commitment_id)
-    after = next((fact.after for fact in facts if isinstance(fact, f.CommitmentChanged)), row.status)
-    return Ruling("ACCEPTED", "OK", "", row.commitment_id, after, facts)
+    after = [fact.after for fact in facts if isinstance(fact, f.CommitmentChanged)]
+    return Ruling("ACCEPTED", "OK", "", row.commitment_id, after[-1] if after else row.status, facts)
 
 
 def _release_again(case: Case, row: Commitment) -> list[AnyFact]:

@@ -67,6 +67,7 @@ _ALL = (
         ("verdict", "reason", "claim_type"),
     ),
     Table("observations", ("subject_id", "intent_id", "source")),
+    Table("owners", ("owner_id", "status"), ("status",)),
     Table("catalogues", ("digest",)),
     Table("lineage", ("above", "below"), hidden=True),
     Table("pending", ("order",), hidden=True),

@@ -31,6 +31,9 @@ def proposed(rows: Rows, fact: CommitmentProposed, at: At) -> None:
         "disposition": None,
         "observation": None,
         "in_doubt_since": None,
+        "fencing_token": 0,
+        "transfer": None,
+        "lease": None,
         "since": at.time,
         "orphans": orphans["ids"] if orphans else [],
         **at.born(),
@@ -53,10 +56,18 @@ def transition(rows: Rows, fact: CommitmentChanged, at: At) -> None:
         "breached": old["breached"] or "BREACHED" in (fact.before, fact.after),
         "timer": fact.timer,
         "deadline_at": fact.deadline_at,
+        # An offer in question stays in sight; every other one ends when the commitment moves on.
+        "transfer": old["transfer"] if _is_offered(old, fact) else None,
+        "lease": None if fact.after in TERMINAL_COMMITMENT else old["lease"],
     }
     put(rows, old, {**old, **change, **at.touched()}, at)
     if fact.after in TERMINAL_COMMITMENT:
         operations.take_up(rows, fact.operation_id, at)
+
+
+def _is_offered(old: Row, fact: CommitmentChanged) -> bool:
+    in_question = old["transfer"] is not None and old["transfer"]["may_have_acted"]
+    return fact.after == "TRANSFER_PENDING" or (fact.after == "RECONCILIATION_REQUIRED" and in_question)
 
 
 def disposition_decided(rows: Rows, fact: DispositionDecided, at: At) -> None:
