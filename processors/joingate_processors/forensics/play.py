@@ -123,7 +123,7 @@ class Player:
         decisions = [decision_object(decision, cause) for decision, cause in pairs]
         return TraceResult(
             decisions,
-            state_object(simulator.state, simulator.names, simulator.arbiter.state.all_holds()),
+            state_object(simulator.state, simulator.names, simulator.holds),
             self._failures,
         )
 
@@ -217,7 +217,7 @@ class Player:
                 self._failures.append(Failure(line.line, of, tuple(lines)))
         if line.state:
             sim = self.simulator
-            state = state_object(sim.state, sim.names, sim.arbiter.state.all_holds())
+            state = state_object(sim.state, sim.names, sim.holds)
             lines = difference(line.state, state)
             if lines:
                 self._failures.append(Failure(line.line, None, tuple(lines)))

@@ -17,7 +17,7 @@ from joingate_processors.law.arrival import Arrival, FollowUp
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
 from joingate_processors.law.memory import MemoryState
 from joingate_processors.law.outgoing import outgoing
-from joingate_schemas.arbitration import AnyResourceMessage, ResourceMessage
+from joingate_schemas.arbitration import AnyResourceMessage, Hold, ResourceMessage
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.claims import AnyClaim, CatalogueChanged, Role
 from joingate_schemas.codec import CLAIM_BYTES_MAX, Codec
@@ -181,6 +181,11 @@ class Simulator:
     def sent(self) -> list[Outgoing]:
         """What left the gate in transactions that are committed: all that a read-committed consumer can see."""
         return self.outgoing[: self._committed[1]]
+
+    @property
+    def holds(self) -> list[Hold]:
+        """Who has what, by the arbiter."""
+        return self.arbiter.state.all_holds()
 
     def _rebuild(self) -> None:
         self.state = MemoryState()
