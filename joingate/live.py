@@ -21,6 +21,7 @@ from joingate_processors.forensics.trace import ClaimLine, RawLine, Trace, read_
 from joingate_processors.law.judge import fold
 from joingate_processors.law.memory import MemoryState
 from joingate_producers import Connection, InvalidClaim
+from joingate_schemas.arbitration import Hold
 from joingate_schemas.catalogue_file import builtin_catalogue
 from joingate_schemas.claims import AnyClaim
 from joingate_schemas.codec import Undecodable
@@ -72,6 +73,7 @@ class LiveGate:
         self.decisions: list[Decision] = []
         self.causes: list[int | None] = []
         self.cause: int | None = None
+        self.holds: list[Hold] = []  # The arbiter's books are a ledger of their own, which is not read here.
         self.now = 0  # The broker's clock is not ours to read, so that no `at` lies behind it.
         self._settings = settings
         self._ledger = ledger

@@ -228,13 +228,13 @@ def test_a_principals_own_quota_stops_that_principal_only() -> None:
 
 def test_without_an_answer_the_operation_is_withdrawn_and_a_late_grant_is_given_back_at_once() -> None:
     market = Market()
-    market.sim._arbitrating = True  # the arbiter is down: its messages wait
+    market.sim.arbitrates = False  # the arbiter is down
     market.want("one", "sweep", bench="b1")
     market.sim.advance(59_999)
     assert market.status("one") == "STAGED"
     market.sim.advance(1)
     assert market.status("one") == "WITHDRAWN"
-    market.sim._arbitrating = False
+    market.sim.arbitrates = True
     market.want("two", "sweep", bench="b2")  # it is up again, and hears everything in its order
     assert market.holders("bench:b1") == []
     late = next(one for one in market.sim.decisions if one.claim_type == "ResourceGranted")

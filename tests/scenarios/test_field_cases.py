@@ -119,3 +119,17 @@ def test_without_its_rule_the_case_does_not_end_as_it_must(
         target = getattr(target, step)
     monkeypatch.setattr(target, path[-1], hole)
     assert run_trace(next(path for path in TRACES if path.stem == case)).failures
+
+
+def test_a_trace_that_says_what_the_arbiter_said_is_answered_by_nobody_else() -> None:
+    """As one from a live ledger does: who held the resource then may be no part of it."""
+    here = Path(__file__).parent / "traces"
+    lines = [json.loads(line) for line in (here / "C37-control-one-after-the-other-through-the-same-slot.jsonl").open()]
+    asked = [line for line in lines if line.get("intent_id") == "acme/op1"][:3]
+    asked[0].pop("catalogue")
+    denied = {"as": "arbiter", "type": "ResourceDenied", "intent_id": "acme/op1", "step": "s1",
+              "resource_ref": "slot:c1", "holder": "op-9"}  # fmt: skip
+    scarce = load_catalogue(here / "scarce.yaml")
+    alone = run_trace([*asked, {"expect": {"state": {"operations": [{"status": "VALIDATED"}]}}}], scarce)
+    told = run_trace([*asked, denied, {"expect": {"status": "WITHDRAWN"}}], scarce)
+    assert alone.failures == told.failures == []

@@ -105,6 +105,10 @@ class Player:
         first = trace.lines[0] if trace.lines else None
         start = first.clock.at if first is not None and not isinstance(first, ExpectLine) else None
         self.simulator = Simulator(catalogue, start_at=START_AT if start is None else start, batch=batch or trace.batch)
+        # A trace that says what the arbiter said, as one from a live ledger does, is not answered a second time.
+        self.simulator.arbitrates = not any(
+            isinstance(line, ClaimLine) and line.speaker == "arbiter" for line in trace.lines
+        )
         self._own: dict[int, int] = {}  # line -> place of its own decision, among those that it caused
         self._intents: dict[int, str] = {}  # line -> the intent that it is about
         self._failures: list[Failure] = []
@@ -125,7 +129,7 @@ class Player:
         decisions = [decision_object(decision, cause) for decision, cause in pairs]
         return TraceResult(
             decisions,
-            state_object(simulator.state, simulator.names, simulator.arbiter.state.all_holds()),
+            state_object(simulator.state, simulator.names, simulator.holds),
             self._failures,
         )
 
@@ -227,7 +231,7 @@ class Player:
                 self._failures.append(Failure(line.line, of, tuple(lines)))
         if line.state:
             sim = self.simulator
-            state = state_object(sim.state, sim.names, sim.arbiter.state.all_holds())
+            state = state_object(sim.state, sim.names, sim.holds)
             lines = difference(line.state, state)
             if lines:
                 self._failures.append(Failure(line.line, None, tuple(lines)))

@@ -17,7 +17,7 @@ from joingate_processors.law.arrival import Arrival, FollowUp
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
 from joingate_processors.law.memory import MemoryState
 from joingate_processors.law.outgoing import outgoing
-from joingate_schemas.arbitration import AnyResourceMessage, ResourceMessage
+from joingate_schemas.arbitration import AnyResourceMessage, Hold, ResourceMessage
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.claims import AnyClaim, CatalogueChanged, Role
 from joingate_schemas.codec import CLAIM_BYTES_MAX, Codec
@@ -81,7 +81,8 @@ class Simulator:
     how many records one transaction takes. `now` is the clock (ms), `epoch` the writer's; `state` what is remembered;
     `ledger` the encoded decisions and `decisions` the same decoded, from seq 1 on; `causes` beside them the `cause`
     that was set when each was decided; `outgoing` everything that leaves the gate (see `sent`). `arbiter` decides on
-    resources: what leaves the gate for it ends the transaction, and its answer is the next record that is read.
+    resources: what leaves the gate for it ends the transaction, and its answer is the next record that is read. While
+    `arbitrates` is false it is down, or somebody else speaks for it: what it is asked waits.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Simulator:
         self.outgoing: list[Outgoing] = []
         self.arbiter = MemoryArbiter(self.codec)
         self._to_arbiter: deque[AnyResourceMessage] = deque()
+        self.arbitrates = True
         self._arbitrating = False
         self._batch = batch
         # One partition is all there is here, so that no key can lie on the wrong one.
@@ -179,6 +181,11 @@ class Simulator:
     def sent(self) -> list[Outgoing]:
         """What left the gate in transactions that are committed: all that a read-committed consumer can see."""
         return self.outgoing[: self._committed[1]]
+
+    @property
+    def holds(self) -> list[Hold]:
+        """Who has what, by the arbiter."""
+        return self.arbiter.state.all_holds()
 
     def _rebuild(self) -> None:
         self.state = MemoryState()
@@ -300,8 +307,8 @@ class Simulator:
         self._pending.clear()
         self._committed = (len(self.ledger), len(self.outgoing), self.now)
         self._to_arbiter += [item for item in self.outgoing[sent:] if isinstance(item, ResourceMessage)]
-        if self._arbitrating:
-            return  # who called is at work on the queue, and goes on in its order
+        if self._arbitrating or not self.arbitrates:
+            return  # who called is at work on the queue, and goes on in its order; or nobody is
         self._arbitrating = True
         while self._to_arbiter:
             told = self.arbiter.hear(self._to_arbiter.popleft(), self.now)

@@ -48,7 +48,8 @@ def trace_markdown() -> str:
         "milliseconds. A catalogue lies beside the trace: a path that is absolute or goes up is refused.", "",
         "## Every claim", "", *_table(defs["Commit"], _EVERY_CLAIM), "",
         "| `as` | writes to | may say |", "|---|---|---|", *_speakers(), "",
-        "Anybody may try to say anything: what is not theirs to say is decided WRONG_ROLE.", "",
+        "Anybody may try to say anything: what is not theirs to say is decided WRONG_ROLE. The arbiter of resources",
+        "answers by itself, unless the trace has lines of the arbiter's: then those are all that it says.", "",
         "## In the place of derived ids", "", "| word | meaning |", "|---|---|", *_words(defs), "",
     ]  # fmt: skip
     for name in CLAIM_TYPES:
