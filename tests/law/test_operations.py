@@ -361,12 +361,15 @@ def test_a_new_plan_with_an_unchanged_step_asks_nobody_twice() -> None:
     court.dispatch("s1")
     court.approve("s1", principal="ann")
     court.plan(step("s1", "pay_approved"), plan_id="p2", replaces="p1")
-    assert court.dispatch("s1").status == "VALIDATED"
-    assert court.op("s1").approvals == ["ann"]
+    court.dispatch("s1")
+    assert (court.op("s1").approvals, court.op("s1").timer) == (["ann"], "HOLD")
+    court.advance(0)
     assert court.commands(court.op_id("s1")) == ["PREPARE 1"]
     court.declare(2)
     court.plan(step("s1", "pay_approved"), plan_id="p3")
-    assert court.dispatch("s1").status == "VALIDATED"
+    court.dispatch("s1")
+    court.advance(0)
+    assert (court.op("s1").status, court.op("s1").generation) == ("VALIDATED", 3)
 
 
 @pytest.mark.parametrize("why", ["other content", "spent", "expired", "one of two", "the maker is the checker"])
@@ -387,6 +390,7 @@ def test_an_approval_does_not_go_on_for_what_it_does_not_cover(why: str) -> None
     assert (decision.verdict, decision.status) == ("ACCEPTED", "STAGED")
     assert court.op("s1").generation == 2
     assert court.op("s1").approvals == (["ann"] if why == "one of two" else [])
+    assert court.op("s1").timer == "APPROVAL"
     assert court.prepared("s1").reason == "NOT_READY"
 
 

@@ -13,7 +13,7 @@ from joingate_processors.forensics.play import Player, catalogue_of, run_trace
 from joingate_processors.forensics.simulator import Simulator
 from joingate_processors.forensics.snapshot import state_object
 from joingate_processors.forensics.trace import ClaimLine, read_trace
-from joingate_schemas.catalogue_file import builtin_catalogue
+from joingate_schemas.catalogue_file import builtin_catalogue, load_catalogue
 from joingate_schemas.decisions import Command
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.jsonl"))

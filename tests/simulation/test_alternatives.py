@@ -1,6 +1,7 @@
 """What the whole ledger is worth: simpler systems lose obligations over the same stories, the full graph loses none."""
 
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,20 @@ from joingate_processors.forensics.obligations_world import (
 from joingate_schemas.catalogue_file import builtin_catalogue
 from joingate_schemas.codec import Codec
 
-STORIES = 200
+STORIES = 300
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+MARKS = ("<!-- alternatives table: begin -->\n", "<!-- alternatives table: end -->")
+
+
+def markdown(result: Comparison) -> str:
+    """The table of the page: what each system loses, and what it costs."""
+    rows = [
+        f"| {one.system} | {one.leaked} | {one.duplicated} | {one.lost} | {one.calls} | {one.records} | {one.people} |"
+        for one in result.tallies
+    ]
+    head = f"{result.stories} stories from seed {result.seed}, {result.obligations} obligations:"
+    names = "| system | leaked | duplicated | lost | calls to the provider | durable records | people asked |"
+    return "\n".join([head, "", names, "|---|---|---|---|---|---|---|", *rows, ""])
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +62,11 @@ def test_what_it_costs_is_told(result: Comparison) -> None:
 def test_the_same_seeds_tell_the_same(result: Comparison) -> None:
     assert compare(STORIES, seed=7) == result
     assert compare(20, seed=8).tallies != compare(20, seed=7).tallies
+
+
+def test_the_table_on_the_page_is_what_comes_of_it(result: Comparison) -> None:
+    """To make it anew, run this file."""
+    assert PAGE.read_text(encoding="utf-8").partition(MARKS[0])[2].partition(MARKS[1])[0] == markdown(result)
 
 
 @pytest.mark.slow
@@ -131,3 +150,9 @@ def test_stories_hold_every_fault_and_every_change() -> None:
     assert any(slot.contended for slot in slots)
     with pytest.raises(ValueError, match="At least one story"):
         compare(0)
+
+
+if __name__ == "__main__":
+    page = PAGE.read_text(encoding="utf-8")
+    before, after = page.partition(MARKS[0])[0], page.partition(MARKS[1])[2]
+    PAGE.write_text(f"{before}{MARKS[0]}{markdown(compare(STORIES, seed=7))}{MARKS[1]}{after}", encoding="utf-8")

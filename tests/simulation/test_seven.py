@@ -165,15 +165,20 @@ class Book:
         return self
 
     def taken(self, owner: str = OTHERS, token: int = 2) -> "Book":
+        before = TEAM if owner == OTHERS else OTHERS
         self.add(
             c.AcceptTransfer(**self.common(), commitment_id=COMMITMENT, owner_id=owner, fencing_token=token,
                              evidence=["call:1"]),
             self.change("ACTIVE", "call:1"),
+            f.OwnerChanged(commitment_id=COMMITMENT, intent_id=INTENT, before=before, after=owner, fencing_token=token,
+                           cause="taken over", evidence=["call:1"]),
         )  # fmt: skip
         return self
 
     def retired(self, owner: str, *facts: AnyFact) -> "Book":
-        self.add(c.RetireOwner(claim_id="gone", intent_id="", owner_id=owner), *facts, topic="observations")
+        gone = f.OwnerRetired(owner_id=owner, reason="", retired_at=1, found=len(facts), swept="", timer="NONE",
+                              deadline_at=None)  # fmt: skip
+        self.add(c.RetireOwner(claim_id="gone", intent_id="", owner_id=owner), gone, *facts, topic="observations")
         return self
 
     def asked_by(self, principal: str) -> "Book":

@@ -24,7 +24,7 @@ _GONE = ("ABSENT", "REVOKED")
 _CREATES_ON_WORD = ("Observe", "Override", "Commit")
 _HANDS_OVER = ("AcceptTransfer", "AssignOwner", "Observe", "Override")
 # Claims whose own words count, whatever facts follow from them.
-_ABOUT_OWNERS = ("AcceptTransfer", "AssignOwner", "RetireOwner", "Release", "Transfer", "MarkSatisfied")
+_ABOUT_OWNERS = ("Release", "Transfer", "MarkSatisfied")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class SevenBook:
             if isinstance(fact, f.CommitmentChanged):
                 self._changed(fact, decision, claim)
         if accepted:
-            self._read_owners(claim, decision)
+            self._read_owners(decision)
 
     # --- who wants what, and who is gone -----------------------------------------------------------------------------
 
@@ -164,29 +164,30 @@ class SevenBook:
                 case _:
                     pass  # tells of no owner
 
-    def _read_owners(self, claim: c.AnyClaim | None, decision: Decision) -> None:
+    def _read_owners(self, decision: Decision) -> None:
         """Who owns what from here on, and who is gone: what a gone owner had in force must show as an incident."""
-        match claim:
-            case c.AcceptTransfer() | c.AssignOwner():
-                duty = self._duties.get(claim.commitment_id)
-                if duty is not None:
-                    token = claim.fencing_token if isinstance(claim, c.AcceptTransfer) else None
-                    self._hand_over(duty, claim.owner_id, decision.seq, token)
-            case c.RetireOwner():
-                self._retired.add(claim.owner_id)
-                for commitment_id in sorted(self._owned.get(claim.owner_id, ())):
-                    self._check_owned(self._duties[commitment_id])
-            case _:
-                pass  # changes no owner
+        for fact in decision.facts:
+            match fact:
+                case f.OwnerChanged():
+                    duty = self._duties.get(fact.commitment_id)
+                    if duty is not None:
+                        self._hand_over(duty, fact.after, decision.seq, fact.fencing_token)
+                case f.OwnerRetired():
+                    self._retired.add(fact.owner_id)
+                    # A sweep over many goes on by its timer; what it has not come to yet is not overlooked.
+                    if fact.deadline_at is None:
+                        for commitment_id in sorted(self._owned.get(fact.owner_id, ())):
+                            self._check_owned(self._duties[commitment_id])
+                case _:
+                    pass  # changes no owner
 
-    def _hand_over(self, duty: _Duty, owner: str, seq: int, token: int | None) -> None:
+    def _hand_over(self, duty: _Duty, owner: str, seq: int, token: int) -> None:
         commitment_id = duty.proposed.commitment_id
         self._cases["TRANSFER_FENCED"] += 1
-        if token is not None:
-            if token <= duty.token:
-                self._break("TRANSFER_FENCED", commitment_id, f"it is taken over with token {token}, and {duty.token} "
-                            "was used before", owner)  # fmt: skip
-            duty.token = max(duty.token, token)
+        if token <= duty.token:
+            self._break("TRANSFER_FENCED", commitment_id, f"it is taken over with token {token}, and {duty.token} "
+                        "was used before", owner)  # fmt: skip
+        duty.token = max(duty.token, token)
         if owner == duty.owner:
             return
         self._owned.setdefault(duty.owner, set()).discard(commitment_id)

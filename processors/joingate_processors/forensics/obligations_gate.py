@@ -67,6 +67,7 @@ class FullGraph:
             self._work()
             self._answer()
             self._own()
+            self._approve()
             self.simulator.advance(_ROUND_MS)
             if self._is_quiet():
                 break
@@ -155,6 +156,19 @@ class FullGraph:
                 self._decided.add(commitment_id)
                 self._people += 1
                 self._say(c.Release(claim_id=self._id(), intent_id=INTENT, commitment_id=commitment_id), "PLANNER")
+
+    def _approve(self) -> None:
+        """A person agrees to what waits for one: nobody but the owner's decision is behind it."""
+        state = self.simulator.state
+        for operation_id in state.open_operations.members(INTENT):
+            row = state.operations.get(operation_id)
+            if row is not None and row.timer == "APPROVAL":
+                self._people += 1
+                self._say(
+                    c.Approve(claim_id=self._id(), intent_id=INTENT, principal="owner", operation_id=operation_id,
+                              digest=row.content_digest),
+                    "APPROVER",
+                )  # fmt: skip
 
     # --- executors ---------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from joingate_processors.law import order, outcomes, resources
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, approvals_needed, refuse
-from joingate_processors.law.opening import ready
 from joingate_processors.law.state import Operation
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -47,7 +46,7 @@ def approve(case: Case, claim: c.Approve) -> Ruling:
 
 
 def carried(case: Case, action: Action, before: Operation | None, operation: f.OperationOpened) -> list[AnyFact]:
-    """The approvals that the generation before did not use, where the content is unchanged, and what they let go on.
+    """The approvals that the generation before did not use, where the content is unchanged; with enough, it goes on.
 
     An approval binds to content and not to a version or a plan (model §3), so that a new plan with an unchanged step
     asks nobody twice. It is still single use: one that had let an attempt act is spent.
@@ -64,15 +63,12 @@ def carried(case: Case, action: Action, before: Operation | None, operation: f.O
                            expires_at=before.approval_expiries.get(name))
         for name in sorted(names)
     ]  # fmt: skip
-    if len(names) < approvals_needed(action):
-        return facts
-    status, timer, deadline = ready(case, action, operation.phases)
-    if action.hold_ms:
-        status, timer, deadline = "STAGED", "HOLD", case.now + action.hold_ms
-    facts.append(
-        f.OperationReady(operation_id=operation.operation_id, intent_id=operation.intent_id, status=status,
-                         timer=timer, deadline_at=deadline)
-    )  # fmt: skip
+    if len(names) >= approvals_needed(action):
+        # It goes on as whatever waited for its hold window does, be that none: by the timer, past the same guards.
+        facts.append(
+            f.OperationReady(operation_id=operation.operation_id, intent_id=operation.intent_id, status="STAGED",
+                             timer="HOLD", deadline_at=case.now + action.hold_ms)
+        )  # fmt: skip
     return facts
 
 

@@ -242,9 +242,7 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
         if obligation is not None:
             facts += [obligation, *versions.withdraw_older(case, obligation)]
     facts += approvals.carried(case, action, current, operation)
-    goes_on = facts[-1]
-    status = goes_on.status if isinstance(goes_on, f.OperationReady) else operation.status
-    return Ruling("ACCEPTED", "OK", "", operation.operation_id, status, facts)
+    return Ruling("ACCEPTED", "OK", "", operation.operation_id, operation.status, facts)
 
 
 def _asked(action: Action, step: Step, arguments: c.Arguments | None) -> c.Arguments:
