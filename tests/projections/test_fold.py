@@ -567,3 +567,11 @@ def test_every_word_for_people_comes_from_the_one_list_or_is_a_plain_status(hand
     tables = hand.rows().tables
     shown = {row["shown"] for rows in tables.values() for row in rows.values() if "shown" in row}
     assert {"ORPHANED", "COMPLETE", "IN DOUBT"} <= shown <= set(WORDS)
+
+
+def test_a_stalled_plan_is_marked_as_the_law_names_it(planned: Any) -> None:
+    """By its intent and itself, with a slash between; an id with a slash in it is no other plan."""
+    planned.decide(planned.orphaned(f"{INTENT}/p1", kind="PLAN"))
+    assert only(planned.rows(), "plans")["shown"] == "ORPHANED"
+    planned.decide(planned.cleared())
+    assert only(planned.rows(), "plans")["shown"] == "PLAN"
