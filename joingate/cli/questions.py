@@ -106,6 +106,7 @@ def context(
               moment(c["due_at"]), age(c["age_ms"]), (c["disposition"] or {}).get("disposition"))
              for c in answer["commitments"]],
         ),
+        *_under_way(answer),
         *_troubles(answer),
         table(
             "\nResources held",
@@ -170,6 +171,22 @@ def _plan(plan: dict[str, Any] | None) -> Iterator[Any]:
         ("step", "state", "action", "on"),
         [(step["step_id"], step["shown"], step["action"], step["business_key"]) for step in plan["steps"]],
     )
+
+
+def _under_way(answer: dict[str, Any]) -> Iterator[Any]:
+    rows = [
+        (
+            one["operation_id"],
+            one["shown"],
+            one["action"],
+            one["business_key"],
+            one["timer"],
+            moment(one["deadline_at"]),
+        )
+        for one in answer["operations"]
+    ]
+    if rows:
+        yield table("\nUnder way", ("operation", "state", "action", "on", "waits for", "until"), rows)
 
 
 def _troubles(answer: dict[str, Any]) -> Iterator[Any]:
