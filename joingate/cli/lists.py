@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from joingate.cli.output import Json, moment, print_json, show, table
-from joingate.cli.questions import AtLeast, Intent, age, asked, name_of
+from joingate.cli.questions import AtLeast, Intent, age, asked
 from joingate.cli.reading import Api
 from joingate.faults import MALFORMED, FaceError
 
@@ -93,7 +93,7 @@ def incidents(
         print(f"  {row['kind']}: {row['cause'] or 'no cause told'}")
         print(f"  to do: {row['suggested_action']}")
         if row["lineage"]:
-            print(f"  comes from: {' > '.join(name_of(one) for one in row['lineage'])}")
+            print(f"  comes from: {' > '.join(one['name'] for one in row['lineage'])}")
     _more(answer)
 
 

@@ -46,7 +46,7 @@ def lineage(
     nodes = {one["n"]: one for one in answer["nodes"]}
     for edge in answer["relations"]:
         above, below = nodes[edge["above"]], nodes[edge["below"]]
-        print(f"{name_of(above)} {edge['kind']} {name_of(below)}  ({_position(edge['at'])})")
+        print(f"{above['name']} {edge['kind']} {below['name']}  ({_position(edge['at'])})")
     if answer["cut"]:
         print("… and more than fits into one answer: ask about something lower.")
 
@@ -54,55 +54,21 @@ def lineage(
 def _trees(answer: dict[str, Any]) -> Iterator[Any]:
     from rich.tree import Tree
 
-    from joingate_projections.lineage import tree_of
-
+    nodes = {one["n"]: one for one in answer["nodes"]}
     at = {edge["below"]: edge["at"] for edge in answer["edges"]}
     path: list[Tree] = []
-    for depth, node, kind in tree_of(answer):
-        text = f"[bold]{escaped(name_of(node))}[/]" if node["n"] in answer["subjects"] else escaped(name_of(node))
-        said = [f"[dim]{escaped(kind)}[/]" if kind == "UNDONE_BY" else "", text, escaped(_about(node))]
-        said.append(f"[dim]({_position(at[node['n']])})[/]" if node["n"] in at else "")
+    for place in answer["tree"]:
+        depth, node = place["depth"], nodes[place["n"]]
+        name = escaped(node["name"])
+        said = [f"[dim]{escaped(place['hangs'])}[/]" if place["hangs"] == "UNDONE_BY" else ""]
+        said.append(f"[bold]{name}[/]" if node["n"] in answer["subjects"] else name)
+        said += [escaped(node["about"]), f"[dim]({_position(at[node['n']])})[/]" if node["n"] in at else ""]
         label = " ".join(one for one in said if one)
         if depth == 0:
             path = [Tree(label)]
             yield path[0]
         else:
             path = [*path[:depth], path[depth - 1].add(label)]
-
-
-def name_of(node: dict[str, Any]) -> str:
-    """A node in a word or two: its kind, and what its people call it."""
-    match node["kind"]:
-        case "ATTEMPT":
-            return f"attempt {node['attempt']}"
-        case "EFFECT":
-            return f"{'stray ' if node['stray'] else ''}effect {node['external_id'] or '(no id known)'}"
-        case "VERIFICATION":
-            return f"verification {node['finding']} by {node['source']}"
-        case "TASK" if "plan_id" in node:
-            return f"task {node['plan_id']}/{node['step_id']}"
-        case kind:
-            own = {"TASK": "step_id"}.get(kind, f"{kind.lower()}_id")
-            return f"{kind.lower()} {node[own]}"
-
-
-def _about(node: dict[str, Any]) -> str:
-    """What a person would want to know of it at a glance: its word, and what it is about."""
-    said = [f"{node['shown']}:" if "shown" in node else ""]
-    match node["kind"]:
-        case "INTENT":
-            said += [node.get("objective", ""), f"(version {node['version']})" if "version" in node else ""]
-        case "GOAL":
-            said += [node.get("acceptance", "")]
-        case "COMMITMENT":
-            said += [node.get("obligation_type", ""), ", ".join(node.get("resource_refs", []))]
-        case "TASK" | "OPERATION":
-            said += [node.get("action", ""), f"on {node['business_key']}" if node.get("business_key") else ""]
-        case "VERIFICATION":
-            said += [", ".join(node["evidence"] or [])]
-        case _:
-            pass  # An attempt and an effect say all of themselves in their names.
-    return " ".join(one for one in said if one).removesuffix(":")
 
 
 def _position(at: dict[str, int]) -> str:
@@ -140,6 +106,7 @@ def context(
               moment(c["due_at"]), age(c["age_ms"]), (c["disposition"] or {}).get("disposition"))
              for c in answer["commitments"]],
         ),
+        *_under_way(answer),
         *_troubles(answer),
         table(
             "\nResources held",
@@ -204,6 +171,22 @@ def _plan(plan: dict[str, Any] | None) -> Iterator[Any]:
         ("step", "state", "action", "on"),
         [(step["step_id"], step["shown"], step["action"], step["business_key"]) for step in plan["steps"]],
     )
+
+
+def _under_way(answer: dict[str, Any]) -> Iterator[Any]:
+    rows = [
+        (
+            one["operation_id"],
+            one["shown"],
+            one["action"],
+            one["business_key"],
+            one["timer"],
+            moment(one["deadline_at"]),
+        )
+        for one in answer["operations"]
+    ]
+    if rows:
+        yield table("\nUnder way", ("operation", "state", "action", "on", "waits for", "until"), rows)
 
 
 def _troubles(answer: dict[str, Any]) -> Iterator[Any]:

@@ -16,16 +16,17 @@ class PlannerContext(TypedDict):
     """The answer. Times are milliseconds since the epoch, UTC; `shown` is the word that people see.
 
     `goals`: states wanted, each with what was observed of it. `plan`: the one in force with its steps, or None.
-    `commitments`: what is in force or on its way, to be used and not made anew. `resources`: what is `declared` scarce
-    and what is `held`. `budgets`: `granted`, `spent`, `left`. `authority`: what this principal is limited to.
-    `competence`: each action that it may ask for, and how those have `fared`. `position`: partition → the ledger seq
-    up to which all of it holds.
+    `commitments`: what is in force or on its way, to be used and not made anew. `operations`: what is under way.
+    `resources`: what is `declared` scarce and what is `held`. `budgets`: `granted`, `spent`, `left`. `authority`: what
+    this principal is limited to. `competence`: each action that it may ask for, and how those have `fared`.
+    `position`: partition → the ledger seq up to which all of it holds.
     """
 
     intent: Row
     goals: list[Row]
     plan: Row | None
     commitments: list[Row]
+    operations: list[Row]
     in_doubt: list[Row]
     orphans: list[Row]
     resources: Row

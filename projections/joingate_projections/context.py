@@ -26,6 +26,10 @@ _COMMITMENT = (
     "deadline_at", "since", "disposition", "observation", "evidence", "operation_id", "orphans",
 )  # fmt: skip
 _STEP = ("step_id", "ordinal", "action", "business_key", "goal_id", "status", "shown", "operation_id", "joined")
+_OPERATION = (
+    "operation_id", "plan_id", "step_id", "goal_id", "action", "business_key", "commitment_id", "compensates",
+    "generation", "attempt", "status", "shown", "timer", "deadline_at", "since",
+)  # fmt: skip
 _DOUBT = ("subject_kind", "subject_id", "status", "cause", "since", "deadline_at", "action", "business_key", "task")
 _ORPHAN = ("orphan_id", "kind", "subject_kind", "subject_id", "since", "cause", "suggested_action")
 
@@ -42,6 +46,7 @@ def context(view: View, intent_id: str, principal: str | None, now: int) -> Row 
         "goals": [_told(row, _GOAL) for row in _goals(view, intent)],
         "plan": _plan(view, intent),
         "commitments": [_with_age(_told(row, _COMMITMENT), now) for row in listed],
+        "operations": [_with_age(_told(row, _OPERATION), now) for row in _open_operations(view, intent)],
         "in_doubt": [_with_age(_told(row, _DOUBT), now) for row in _of_intent(view, "in_doubt", intent_id)],
         "orphans": [_with_age(_told(row, _ORPHAN), now) for row in _of_intent(view, "orphans", intent_id)],
         "resources": _resources(view, catalogue, intent),
@@ -92,6 +97,14 @@ def _plan(view: View, intent: Row) -> Row | None:
     fields = ("plan_id", "intent_version", "status", "shown", "steps_joined", "stalled", "deadline_at")
     return {**_told(plan, fields), "steps": [_told(step, _STEP) for step in steps if step is not None],
             "step_count": plan["steps"]}  # fmt: skip
+
+
+def _open_operations(view: View, intent: Row) -> list[Row]:
+    """What is under way, and so must be waited for rather than asked for again."""
+    if not intent["operations_open"]:
+        return []
+    found = _of_intent(view, "operations", intent["intent_id"], SCANNED_MAX)
+    return [row for row in found if row["status"] in OPEN_OPERATION][:LISTED_MAX]
 
 
 def _open_commitments(view: View, intent_id: str) -> tuple[list[Row], int]:

@@ -14,7 +14,7 @@ from joingate_projections.tables import Row
 from joingate_projections.tables.levels import bucket, day_of, pending_order
 from joingate_schemas.catalogue import LATENCY_BOUNDS_MS, LevelMeasure, Objective
 
-SCANNED_MAX = 5_000
+SCANNED_MAX = 2_000
 """Open commitments whose ages are looked at, oldest first; beyond them `ages_are_partial`."""
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 MEASURES: tuple[LevelMeasure, ...] = ("RELEASE", "TRANSFER", "RECONCILIATION", "DETECTION")

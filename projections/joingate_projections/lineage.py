@@ -3,6 +3,7 @@
 The answer is a graph, because a task may serve a commitment and a goal at once: `nodes` (numbered within the answer),
 `edges` between their numbers, each with the ledger position that caused it, and `subjects`, the nodes asked about.
 `relations` are the edges beside the hierarchy (REQUIRES, ENABLES, USES…) that touch a subject or a task below it.
+`tree` is the same for people, line by line. Each node has its words, so that they are the same on every page.
 """
 
 from collections import deque
@@ -58,7 +59,9 @@ def lineage(view: View, subject_id: str, intent_id: str | None = None) -> Row | 
         graph.walk(subject, graph.above)
     for subject in subjects:
         graph.walk(subject, graph.below)
-    return {"id": subject_id, **graph.answer(subjects)}
+    answer = graph.answer(subjects)
+    tree = [{"depth": depth, "n": one["n"], "hangs": kind} for depth, one, kind in tree_of(answer)]
+    return {"id": subject_id, **answer, "tree": tree}
 
 
 def one(view: View, name: str) -> Row:
@@ -178,7 +181,11 @@ class _Graph:
         return True
 
     def told(self, name: str) -> Row:
-        """A node as it is answered."""
+        """A node as it is answered, with its words for people."""
+        row = self._row(name)
+        return {**row, "name": name_of(row), "about": about_of(row)}
+
+    def _row(self, name: str) -> Row:
         kind, *ids = name.split("\x1f")
         if kind in _TOLD:
             table, fields = _TOLD[kind]
@@ -220,6 +227,41 @@ class _Graph:
             "at": edge["at"],
             "time": edge["time"],
         }
+
+
+def name_of(node: Row) -> str:
+    """A node in a word or two: its kind, and what its people call it."""
+    match node["kind"]:
+        case "ATTEMPT":
+            return f"attempt {node['attempt']}"
+        case "EFFECT":
+            return f"{'stray ' if node['stray'] else ''}effect {node['external_id'] or '(no id known)'}"
+        case "VERIFICATION":
+            return f"verification {node['finding']} by {node['source']}"
+        case "TASK" if "plan_id" in node:
+            return f"task {node['plan_id']}/{node['step_id']}"
+        case kind:
+            own = {"TASK": "step_id"}.get(kind, f"{kind.lower()}_id")
+            return f"{kind.lower()} {node[own]}"
+
+
+def about_of(node: Row) -> str:
+    """What a person would want to know of it at a glance: its word, and what it is about."""
+    said = [f"{node['shown']}:" if "shown" in node else ""]
+    match node["kind"]:
+        case "INTENT":
+            said += [node.get("objective", ""), f"(version {node['version']})" if "version" in node else ""]
+        case "GOAL":
+            said += [node.get("acceptance", "")]
+        case "COMMITMENT":
+            said += [node.get("obligation_type", ""), ", ".join(node.get("resource_refs", []))]
+        case "TASK" | "OPERATION":
+            said += [node.get("action", ""), f"on {node['business_key']}" if node.get("business_key") else ""]
+        case "VERIFICATION":
+            said += [", ".join(node["evidence"] or [])]
+        case _:
+            pass  # An attempt and an effect say all of themselves in their names.
+    return " ".join(one for one in said if one).removesuffix(":")
 
 
 def tree_of(answer: Row) -> Iterator[tuple[int, Row, str]]:

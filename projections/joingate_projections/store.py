@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -57,6 +58,16 @@ def key_of(*parts: str) -> bytes:
     if joined.count("\0") == len(parts):  # No zero within a part, as nearly always: one encoding for all of them.
         return joined.encode(errors="replace")
     return b"".join([part.encode(errors="replace").replace(b"\0", b"\0\xff") + b"\0" for part in parts])
+
+
+@cache
+def _row_prefix(table: str) -> bytes:
+    return _ROW + key_of(table)
+
+
+@cache
+def _index_prefix(table: str, field: str) -> bytes:
+    return _INDEX + key_of(table, field)
 
 
 def parts_of(key: bytes) -> list[str]:
@@ -136,7 +147,8 @@ class Batch:
         self._store.write(batch)
 
     def _write_row(self, batch: WriteBatch, table: str, key: str, old: Row | None, new: Row | None) -> None:
-        row_key = _ROW + key_of(table, key)
+        ending = key_of(key)
+        row_key = _row_prefix(table) + ending
         if new is None:
             batch.delete(row_key)
         else:
@@ -146,10 +158,11 @@ class Batch:
             if _unchanged(old, new, field):
                 continue  # As for most fields of most changes: no need to see what is in them.
             before, after = index_values(old, field), index_values(new, field)
+            prefix = _index_prefix(table, field)
             for value in before:
-                batch.delete(_INDEX + key_of(table, field, value, key))
+                batch.delete(prefix + key_of(value) + ending)
             for value in after:
-                batch.put(_INDEX + key_of(table, field, value, key), b"")
+                batch.put(prefix + key_of(value) + ending, b"")
         for field in spec.counted:
             if _unchanged(old, new, field):
                 continue
@@ -344,7 +357,7 @@ class ProjectionStore:
 
     def row(self, table: str, key: str) -> Row | None:
         """The row as stored now, or None."""
-        value = self.raw(_ROW + key_of(table, key))
+        value = self.raw(_row_prefix(table) + key_of(key))
         return orjson.loads(value) if value is not None else None
 
     def raw(self, key: bytes) -> bytes | None:

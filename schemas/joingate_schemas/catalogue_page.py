@@ -72,7 +72,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "disposition": "Until when it must be decided what becomes of it after the wish has changed.",
         "reconciliation": "How long it may be in doubt before a person is asked.",
         "valid": "How long it lasts; shown as its valid_until.",
-        "idle_cost": "What an hour without use costs.",
+        "idle_cost": "What an hour without use costs; plans are compared by it.",
         "weight": "How much it counts in the reckoning of open obligations.",
         "transfer": "Until when who is asked to take it over must acknowledge; a Transfer may name another time.",
         "transfer_evidence": "The kinds of evidence that taking over needs, each as the beginning of its text, before "
@@ -120,7 +120,7 @@ AHEAD: dict[str, tuple[str, ...]] = {
     "downstreams": ("statement_cut_off",),
     "actions": ("budget_class", "cost"),
     "arguments": ("from_records",),
-    "obligations": ("valid", "idle_cost", "weight"),
+    "obligations": ("valid", "weight"),
     "resources": (),
 }
 """What may be declared, is checked and travels with the catalogue, and that this release does not act on."""

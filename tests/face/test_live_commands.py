@@ -187,6 +187,20 @@ def test_explain_of_nothing_is_a_sentence(ask: Joingate) -> None:
     assert "no-such-id" in said.sentence
 
 
+def test_the_questions_are_answered_by_what_the_gate_decided(ask: Joingate, submitted: Path, intent: str) -> None:
+    """Lineage, context, plans and levels, over a ledger that came through Kafka."""
+    wait_until(lambda: "effect x" in ask("lineage", intent).out)
+    (context,) = ask("context", intent, "--json").objects
+    assert (context["intent"]["version"], context["plan"]["steps"][0]["step_id"]) == (1, "s1")
+    fared = {one["action"]: one["fared"]["settled"] for one in context["competence"]}
+    assert fared["write_file"] >= 1
+    (compared,) = ask("compare", intent, "--json").objects
+    assert (compared["lightest"], compared["plans"][0]["recorded"]) == ("p1", True)
+    (levels,) = ask("levels", "--json").objects
+    assert levels["latencies"]["detection"]["count"] >= 1
+    assert "UNREADABLE" in ask("incidents").out
+
+
 def test_topics_are_checked(ask: Joingate) -> None:
     """What is there fits; and creating again creates nothing."""
     assert ask("topics", "check").code == 0

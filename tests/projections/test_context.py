@@ -151,6 +151,19 @@ def test_an_action_in_doubt_counts_as_such_until_it_is_settled(hand: Any, open_s
     assert {name: n for name, n in fared().items() if n} == {"settled": 1, "ever_in_doubt": 1}
 
 
+def test_it_tells_what_is_under_way(scene: Any, open_store: ProjectionStore) -> None:
+    """An open operation, with what it waits for; one that has settled is under way no more."""
+    two = [{"step_id": name, "action": "run_check", "business_key": name} for name in ("a", "b")]
+    asked = [
+        {"as": "planner", "type": "Dispatch", "intent_version": 1, "plan_id": "p1", "step_id": name} for name in "ab"
+    ]
+    settled = {"as": "executor", "type": "Commit", "step": "a", "external_id": "x", "evidence": ["seen"]}
+    played = scene(declared(), scene.planned(*two), *asked, settled)
+    (operation,) = played.reader(open_store).ask("context", INTENT)["operations"]
+    assert (operation["step_id"], operation["status"], operation["timer"]) == ("b", "SUBMITTED", "SILENCE")
+    assert operation["deadline_at"] > played.now
+
+
 def test_obligations_of_an_older_version_are_told_too(scene: Any, open_store: ProjectionStore) -> None:
     """They are in force whatever is wanted now, with what is to become of them."""
     played = scene(

@@ -561,3 +561,31 @@ def test_folding_reads_no_clock_and_shares_nothing(hand: Any) -> None:
         assert isinstance(decision, Decision)
         fold(rows, decision, 0)
     assert [hand.codec.encode(decision) for decision in hand.decisions] == before
+
+
+def test_a_plan_that_ended_with_its_cancelled_intent_is_not_complete(planned: Any) -> None:
+    """Nothing was done, and nothing will be: neither the plan nor its steps show a clean word."""
+    planned.decide(
+        f.IntentCancelled(intent_id=INTENT, version=1, reason="not wanted"),
+        f.PlanEnded(intent_id=INTENT, plan_id="p1", status="CLOSED", by=INTENT),
+        claim_type="CancelIntent",
+    )
+    rows = planned.rows()
+    assert (only(rows, "plans")["shown"], step_of(rows)["shown"]) == ("CLOSED", "SUPERSEDED")
+    assert (only(rows, "goals")["shown"], only(rows, "intents")["shown"]) == ("CANCELLED", "CANCELLED")
+
+
+def test_every_word_for_people_comes_from_the_one_list_or_is_a_plain_status(hand: Any) -> None:
+    """Whatever table: intents, goals, plans, steps, operations and commitments speak the same nine words."""
+    hand.story()
+    tables = hand.rows().tables
+    shown = {row["shown"] for rows in tables.values() for row in rows.values() if "shown" in row}
+    assert {"ORPHANED", "COMPLETE", "IN DOUBT"} <= shown <= set(WORDS)
+
+
+def test_a_stalled_plan_is_marked_as_the_law_names_it(planned: Any) -> None:
+    """By its intent and itself, with a slash between; an id with a slash in it is no other plan."""
+    planned.decide(planned.orphaned(f"{INTENT}/p1", kind="PLAN"))
+    assert only(planned.rows(), "plans")["shown"] == "ORPHANED"
+    planned.decide(planned.cleared())
+    assert only(planned.rows(), "plans")["shown"] == "PLAN"

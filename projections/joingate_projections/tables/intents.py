@@ -189,13 +189,13 @@ def _follow(rows: Rows, operation_id: str, step_key: str, at: At) -> None:
 
 
 def plan_ended(rows: Rows, fact: PlanEnded, at: At) -> None:
-    """A plan without force. If superseded, its steps that were never dispatched are too."""
+    """A plan without force, replaced or ended with its intent: what was never dispatched is SUPERSEDED."""
     key = joined(fact.intent_id, fact.plan_id)
     plan = rows.get("plans", key)
     if plan is None:
         return
     superseded = fact.status == "SUPERSEDED"
-    steps = rows.get("plan_steps", key) if superseded else None
+    steps = rows.get("plan_steps", key)
     for step_id in steps["steps"] if steps else ():
         step = rows.get("steps", joined(key, step_id))
         if step is not None and step["status"] == "PLANNED":

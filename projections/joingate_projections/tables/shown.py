@@ -64,10 +64,11 @@ def of_plan(row: Row) -> str:
     status = row["status"]
     if row["orphans"]:
         return ORPHANED
-    if status == "CLOSED":
-        return COMPLETE
+    joined = row["steps"] and row["steps_joined"] >= row["steps"]
+    if status == "CLOSED" and joined:
+        return COMPLETE  # A plan that merely ended with its cancelled intent has completed nothing.
     if status in ("CANDIDATE", "ADOPTED"):
-        if row["steps"] and row["steps_joined"] >= row["steps"]:
+        if joined:
             return VERIFIED
         return EXECUTING if row["steps_dispatched"] else PLAN
     return IN_DOUBT if status == "UNKNOWN" else str(status)
