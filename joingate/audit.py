@@ -5,7 +5,7 @@ in the ledger, and must come to the same record. Nothing here writes to a topic.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -133,7 +133,7 @@ class _Audit:
         arrival = self._heard(decision.claim, decision.topic, decision.offset, decision.appended_at)
         if isinstance(arrival.claim, Override) and decision.reason == "MALFORMED":
             # Mended bytes that are no claim for the partition were kept from the law, which then had none to go by.
-            arrival = changed(arrival, claim=changed(arrival.claim, replacement=None))
+            arrival = replace(arrival, claim=changed(arrival.claim, replacement=None))
         return arrival
 
     def _heard(self, raw: bytes, topic: ClaimTopic, offset: int, appended_at: int) -> Arrival:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from joingate_processors.forensics.gated import GatedRun
-from joingate_processors.forensics.play import Player
+from joingate_processors.forensics.play import Player, catalogue_of
 from joingate_processors.forensics.scenario import draw
 from joingate_processors.forensics.simulator import Simulator
 from joingate_processors.forensics.trace import read_trace
@@ -122,7 +122,8 @@ def every_latency_is_counted_once(rows: MemoryRows) -> None:
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_over_every_field_case(path: Path) -> None:
     """Failures that others had."""
-    player = Player(read_trace(path), builtin_catalogue())
+    trace = read_trace(path)
+    player = Player(trace, catalogue_of(trace, path.parent), beside=path.parent)
     player.play()
     check(player.simulator)
 

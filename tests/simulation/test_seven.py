@@ -176,8 +176,7 @@ class Book:
         return self
 
     def retired(self, owner: str, *facts: AnyFact) -> "Book":
-        gone = f.OwnerRetired(owner_id=owner, reason="", retired_at=1, found=len(facts), swept="", timer="NONE",
-                              deadline_at=None)  # fmt: skip
+        gone = f.OwnerRetired(owner_id=owner, reason="", retired_at=1, found=len(facts), swept="", deadline_at=None)
         self.add(c.RetireOwner(claim_id="gone", intent_id="", owner_id=owner), gone, *facts, topic="observations")
         return self
 
