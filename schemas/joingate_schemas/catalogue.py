@@ -15,6 +15,7 @@ StepKind = Literal["COMPENSATABLE", "RETRYABLE", "PIVOT"]
 ApprovalPolicy = Literal["NONE", "ANY", "MAKER_CHECKER", "N_OF_M"]
 ResolutionClass = Literal["RELEASABLE", "EXPIRING", "TRANSFERABLE", "COMPENSATABLE", "IRREVERSIBLE", "UNKNOWN"]
 LateSuccess = Literal["RELEASE", "ORPHAN"]
+MissedAction = Literal["REPORT", "RELEASE"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,12 @@ class ObligationType:
     """A kind of commitment, how it ends and what proves it.
 
     `observed`: ACTIVE and RELEASED each need an observation, not just the operation's Commit. `release_ms` is the
-    deadline of a release; `disposition_ms` that of a decision after supersession.
+    deadline of a release; `disposition_ms` that of a decision after supersession. `condition` is a template of what has
+    to be observed before such an obligation is made, within `condition_ms`. `due_ms` counts from when it was asked for,
+    and `grace_ms` from then; what is missed is BREACHED, told to `escalation` every `escalation_ms`, and with
+    `missed_action` RELEASE also given up. `satisfied_evidence` names kinds of evidence (what stands before the
+    colon) that fulfilment has to bring. `valid_ms` is how long it lasts, counted from the permit of what makes it;
+    `freshness_ms` how old an observation of it may be when something relies on it.
     """
 
     name: str
@@ -92,6 +98,15 @@ class ObligationType:
     disposition_ms: int = 600_000
     reconciliation_ms: int = 3_600_000
     valid_ms: int | None = None
+    freshness_ms: int | None = None
+    condition: str = ""
+    condition_ms: int = 86_400_000
+    due_ms: int | None = None
+    grace_ms: int = 0
+    satisfied_evidence: tuple[str, ...] = ()
+    missed_action: MissedAction = "REPORT"
+    escalation: str = "operations"
+    escalation_ms: int = 86_400_000
     idle_cost: float = 0.0
     weight: float = 1.0
 

@@ -14,6 +14,7 @@ from joingate_schemas.catalogue import (
     Capability,
     Effect,
     LateSuccess,
+    MissedAction,
     ResolutionClass,
     StepKind,
 )
@@ -116,6 +117,15 @@ class ObligationShape(Shape):
     disposition: PositiveDuration = 600_000
     reconciliation: PositiveDuration = 3_600_000
     valid: PositiveDuration | None = None
+    freshness: PositiveDuration | None = None
+    condition: str = ""
+    condition_within: PositiveDuration = 86_400_000
+    due: PositiveDuration | None = None
+    grace: Duration = 0
+    satisfied_evidence: list[str] = []
+    missed_action: MissedAction = "REPORT"
+    escalation: str = Field("operations", min_length=1)
+    escalation_every: PositiveDuration = 86_400_000
     idle_cost: Amount = 0.0
     weight: Amount = 1.0
 
@@ -164,6 +174,8 @@ IN_MS: dict[type[Shape], dict[str, str]] = {
     ObligationShape: {
         "verification": "verification_ms", "release": "release_ms", "release_retry": "release_retry_ms",
         "disposition": "disposition_ms", "reconciliation": "reconciliation_ms", "valid": "valid_ms",
+        "freshness": "freshness_ms", "condition_within": "condition_ms", "due": "due_ms", "grace": "grace_ms",
+        "escalation_every": "escalation_ms",
     },
     TopShape: {"plan_progress": "plan_progress_ms", "max_skew": "max_skew_ms"},
 }  # fmt: skip

@@ -61,6 +61,7 @@ class PlanStep(TypedDict):
     edges: NotRequired[list[Edge]]
     parallel: NotRequired[bool]
     commitments: NotRequired[list[str]]
+    condition: NotRequired[str | None]
 
 
 @record
@@ -275,7 +276,10 @@ class Decline(Claim):
 
 @record
 class Observe(Claim):
-    """What a system of record says. Newer is by `source_version`, else `source_time`, within one `source` (law 8)."""
+    """What a system of record says. Newer is by `source_version`, else `source_time`, within one `source` (law 8).
+
+    `valid_until`: until when (ms) a commitment that is PRESENT holds, as the source says; None where it does not say.
+    """
 
     subject_kind: SubjectKind
     subject_id: str
@@ -287,6 +291,7 @@ class Observe(Claim):
     proof: Proof | None = None
     evidence: list[str]
     idempotency_key: str | None = None
+    valid_until: int | None = None
 
 
 @record

@@ -139,6 +139,9 @@ class CommitmentRow:
     partition: int
     ledger_seq: int
     epoch: int
+    grace_until: int | None = None
+    breached_at: int | None = None
+    condition: str | None = None
 
 
 @record

@@ -30,7 +30,7 @@ OrphanKind = Literal[
 # Which deadline an entity waits for; a timer that fires carries the same word.
 Timer = Literal[
     "NONE", "APPROVAL", "HOLD", "SILENCE", "PERMIT", "IN_DOUBT", "ESCALATION", "PROGRESS", "DISPOSITION", "RELEASE",
-    "VERIFICATION", "RECONCILIATION", "UNKNOWN",
+    "VERIFICATION", "RECONCILIATION", "CONDITION", "REVALIDATION", "DUE", "VALIDITY", "UNKNOWN",
 ]  # fmt: skip
 
 
@@ -53,6 +53,7 @@ class StepDetail(TypedDict):
     pivot: bool
     irreversible: bool
     commitments: list[str]
+    condition: str | None
 
 
 @record
@@ -341,11 +342,16 @@ class CommitmentProposed:
     valid_until: int | None
     timer: Timer
     deadline_at: int | None
+    grace_until: int | None = None
+    condition: str | None = None
 
 
 @record
 class CommitmentChanged:
-    """A transition, with what caused it, the evidence, and the operation that serves it now."""
+    """A transition, with what caused it, the evidence, and the operation that serves it now.
+
+    `valid_until`: until when it may be relied on from here on; None: as before.
+    """
 
     commitment_id: str
     intent_id: str
@@ -356,6 +362,7 @@ class CommitmentChanged:
     operation_id: str | None
     timer: Timer
     deadline_at: int | None
+    valid_until: int | None = None
 
 
 @record

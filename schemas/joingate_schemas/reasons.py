@@ -133,6 +133,8 @@ REASONS: dict[str, Reason] = _table(
      "Look up instead of sending again.", NO),
     (522, "RELEASE_OF_ACTIVE", "The plan in force relies on this commitment.", "Replace the plan first.", CHANGED),
     (523, "ALREADY_RESOLVED", "It was settled by evidence before.", "Nothing.", NO),
+    (530, "COMMITMENT_EXPIRED", "Its time has passed and nobody has seen it since, so nothing may rely on it.",
+     "Wait for the observation, renew it, or plan without it.", LATER),
     (600, "APPROVAL_STALE", "The approval is for other content, or has expired.",
      "Approve the present content.", CHANGED),
     (601, "NOT_AWAITING_APPROVAL", "Nothing here waits for an approval.", "Nothing.", NO),

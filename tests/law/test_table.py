@@ -2,12 +2,12 @@
 
 import pytest
 
-from . import table_executor, table_others, table_planner
+from . import table_executor, table_life, table_others, table_planner
 from .driver import Court
 from .invariants import snapshot
 from .scenes import Row
 
-TABLE = {**table_planner.ROWS, **table_executor.ROWS, **table_others.ROWS}
+TABLE = {**table_planner.ROWS, **table_executor.ROWS, **table_others.ROWS, **table_life.ROWS}
 ROWS = [pytest.param(row, id=f"{claim}: {row.name} ({row.reason})") for claim, rows in TABLE.items() for row in rows]
 
 

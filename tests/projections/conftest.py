@@ -123,6 +123,7 @@ class Hand:
                 "pivot": False,
                 "irreversible": True,
                 "commitments": [],
+                "condition": None,
             }
             for n, key in enumerate(keys or ("ops",))
         ]

@@ -37,6 +37,7 @@ from joingate_processors.law.state import (
     TABLES,
     TIMED_TABLES,
     Commitment,
+    Condition,
     Header,
     Hold,
     Index,
@@ -132,6 +133,7 @@ class RocksState:
         self.steps: Table[Step] = RocksTable("steps", db)
         self.operations: Table[Operation] = TimedRocksTable("operations", db, self._timers)
         self.commitments: Table[Commitment] = TimedRocksTable("commitments", db, self._timers)
+        self.conditions: Table[Condition] = RocksTable("conditions", db)
         self.seen: Table[Seen] = RocksTable("seen", db)
         self.quarantines: Table[Quarantine] = RocksTable("quarantines", db)
         self.holds: Table[Hold] = RocksTable("holds", db)

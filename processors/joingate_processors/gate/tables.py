@@ -21,7 +21,7 @@ Found = TypeVar("Found", covariant=True)
 
 TABLE_TAGS: Final[dict[str, bytes]] = {
     "header": b"h", "intents": b"i", "plans": b"p", "steps": b"s", "operations": b"o", "commitments": b"c",
-    "seen": b"d", "quarantines": b"q", "holds": b"l", "orphans": b"n", "catalogues": b"g",
+    "seen": b"d", "quarantines": b"q", "holds": b"l", "orphans": b"n", "catalogues": b"g", "conditions": b"e",
 }  # fmt: skip
 INDEX_TAGS: Final[dict[str, bytes]] = {
     "open_operations": b"O", "unclaimed_operations": b"U", "open_commitments": b"C", "scoped_quarantines": b"Q",

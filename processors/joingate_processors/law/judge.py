@@ -8,7 +8,16 @@ the rules. A refusal that rests on "not known" becomes a hold where a quarantine
 from collections.abc import Callable
 from typing import assert_never
 
-from joingate_processors.law import approvals, commitments, intents, observations, outcomes, overrides, plans, timers
+from joingate_processors.law import (
+    approvals,
+    commitment_claims,
+    intents,
+    observations,
+    outcomes,
+    overrides,
+    plans,
+    timers,
+)
 from joingate_processors.law.arrival import Arrival, Due, FollowUp, Ruling
 from joingate_processors.law.case import Case, Refused, refuse
 from joingate_processors.law.evolve import evolve
@@ -213,9 +222,9 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
         case c.CancelIntent():
             return intents.cancel(case, claim)
         case c.Release():
-            return commitments.release(case, claim)
+            return commitment_claims.release(case, claim)
         case c.MarkSatisfied():
-            return commitments.mark_satisfied(case, claim)
+            return commitment_claims.mark_satisfied(case, claim)
         case c.RequestReconciliation():
             return _request_reconciliation(case, claim)
         case c.Approve():
@@ -245,7 +254,7 @@ def _request_reconciliation(case: Case, claim: c.RequestReconciliation) -> Rulin
         refuse("MALFORMED", f"a {claim.subject_kind} can't be reconciled", claim.subject_id)
     case.open_intent(claim.intent_id, 0)
     if claim.subject_kind == "COMMITMENT":
-        return commitments.request_reconciliation(case, claim)
+        return commitment_claims.request_reconciliation(case, claim)
     operation = case.state.operations.get(claim.subject_id)
     if operation is None or operation.intent_id != claim.intent_id:
         refuse("UNKNOWN_OPERATION", f"intent {claim.intent_id} has no operation {claim.subject_id}", claim.subject_id)

@@ -14,6 +14,7 @@ from joingate_processors.law.state import (
     TABLES,
     TIMED_TABLES,
     Commitment,
+    Condition,
     Header,
     Hold,
     Index,
@@ -140,6 +141,7 @@ class MemoryState:
         self.steps: Table[Step] = MemoryTable()
         self.operations: Table[Operation] = TimedTable(TIMED_TABLES["operations"], dues)
         self.commitments: Table[Commitment] = TimedTable(TIMED_TABLES["commitments"], dues)
+        self.conditions: Table[Condition] = MemoryTable()
         self.seen: Table[Seen] = MemoryTable()
         self.quarantines: Table[Quarantine] = MemoryTable()
         self.holds: Table[Hold] = MemoryTable()

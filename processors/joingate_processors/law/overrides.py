@@ -1,6 +1,6 @@
 """What a person on duty may force, with a name, a reason and evidence; and what becomes of quarantined records."""
 
-from joingate_processors.law import commitments, outcomes
+from joingate_processors.law import commitment_claims, commitment_time, commitments, outcomes
 from joingate_processors.law.arrival import FollowUp, Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.state import Commitment, Operation, State, hold_key
@@ -83,8 +83,13 @@ def _commitment(case: Case, claim: c.Override) -> Ruling:
     if status in TERMINAL_COMMITMENT:
         refuse("ILLEGAL_TRANSITION", f"{status} is final", identity, status)
     cause = f"overridden by {claim.principal}: {claim.reason}"
+    unmade = commitment_claims.unmade(case, row)
     facts: list[AnyFact]
     match claim.to:
+        case "RELEASED" if unmade is not None:
+            facts = commitment_claims.dropped(case, unmade, cause)
+        case _ if unmade is not None:
+            refuse("ILLEGAL_TRANSITION", f"nothing of it was made yet, so it is not to be {claim.to}", identity, status)
         case "RELEASED":
             facts = commitments.released(case, row, cause, claim.evidence, None)
         case "SATISFIED":
@@ -93,6 +98,8 @@ def _commitment(case: Case, claim: c.Override) -> Ruling:
             facts = commitments.reconcile(case, row, cause)
         case "RELEASE_PENDING":
             facts = commitments.start_release(case, row, cause, claim.evidence)
+        case "BREACHED":
+            facts = commitment_time.breach(case, row, cause, claim.evidence)
         case "ACTIVE" if _in_force(case, row):
             facts = [commitments.change(row, "ACTIVE", cause, claim.evidence)]
         case _:

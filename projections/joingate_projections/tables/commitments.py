@@ -36,6 +36,7 @@ def transition(rows: Rows, fact: CommitmentChanged, at: At) -> None:
         "evidence": kept(old["evidence"], *fact.evidence),
         "operation_id": fact.operation_id if fact.operation_id is not None else old["operation_id"],
         "creating_operation": old["creating_operation"] or fact.operation_id,
+        "valid_until": fact.valid_until if fact.valid_until is not None else old["valid_until"],
         "breached": old["breached"] or "BREACHED" in (fact.before, fact.after),
         "timer": fact.timer,
         "deadline_at": fact.deadline_at,

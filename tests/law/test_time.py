@@ -1,0 +1,265 @@
+"""Time and commitments: due and missed, valid and expired, stale and seen again, and what relies on each."""
+
+import pytest
+
+from joingate_schemas import claims as c
+
+from .driver import START_AT, Court, step
+from .life_catalogue import DAY_MS, HOUR_MS, MINUTE_MS, lived
+from .scenes import edges
+
+
+def made(name: str, *more: c.PlanStep) -> Court:
+    """Step s1 made a commitment of that type, and it is in force."""
+    court = Court(lived())
+    court.open(step("s1", f"make_{name}", arguments={"name": "a"}), *more)
+    court.active("s1")
+    return court
+
+
+def kinds(court: Court) -> list[str]:
+    """What was asked about the commitment of step s1, in order."""
+    return [question.kind for question in court.questions(court.commitment_id("s1"))]
+
+
+# --- due -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_due_counts_as_breached_once_its_grace_has_passed_and_not_before() -> None:
+    court = made("reply")
+    row = court.commitment("s1")
+    assert (row.due_at, row.grace_until) == (START_AT + HOUR_MS, START_AT + HOUR_MS + 10 * MINUTE_MS)
+    court.advance(HOUR_MS + 10 * MINUTE_MS - 1)
+    assert (court.commitment("s1").status, court.orphans()) == ("ACTIVE", [])
+    court.advance(1)
+    row = court.commitment("s1")
+    assert (row.status, row.breached_at, row.release_wanted) == ("BREACHED", row.grace_until, False)
+    assert court.orphans() == ["OVERDUE"]
+    raised = next(fact for fact in court.decisions[-1].facts if type(fact).__name__ == "OrphanRaised")
+    assert raised.suggested_action.startswith("support: ")  # type: ignore[union-attr]
+
+
+def test_a_breach_is_told_again_until_it_is_discharged_and_stays_on_the_record() -> None:
+    court = made("reply")
+    court.advance(HOUR_MS + 10 * MINUTE_MS)
+    told = [one for one in court.advance(3 * DAY_MS) if one.subject_id == court.commitment_id("s1")]
+    assert [one.status for one in told] == ["BREACHED"] * 3
+    assert court.satisfied("s1", evidence=["receipt:1"]).status == "SATISFIED"
+    assert court.commitment("s1").breached_at == START_AT + HOUR_MS + 10 * MINUTE_MS
+    assert "OVERDUE" not in court.orphans()
+
+
+def test_what_is_fulfilled_in_time_is_never_breached() -> None:
+    court = made("reply")
+    court.satisfied("s1", evidence=["receipt:1"])
+    court.advance(DAY_MS)
+    assert (court.commitment("s1").status, court.commitment("s1").breached_at) == ("SATISFIED", None)
+
+
+def test_a_missed_one_is_given_up_where_its_type_says_so() -> None:
+    court = made("errand")
+    court.advance(HOUR_MS)
+    row = court.commitment("s1")
+    assert (row.status, row.disposition, row.breached_at) == ("RELEASE_PENDING", "RELEASE", START_AT + HOUR_MS)
+    court.perform_release("s1")
+    assert court.observe_commitment("s1", "ABSENT").status == "RELEASED"
+    assert court.commitment("s1").breached_at == START_AT + HOUR_MS
+
+
+def test_what_was_in_question_while_it_fell_due_is_breached_as_soon_as_it_is_known_again() -> None:
+    court = made("reply")
+    court.reconcile("COMMITMENT", court.commitment_id("s1"))
+    court.advance(2 * HOUR_MS)
+    assert court.commitment("s1").status == "RECONCILIATION_REQUIRED"
+    court.observe_commitment("s1", "PRESENT")
+    court.advance(0)
+    assert court.commitment("s1").status == "BREACHED"
+
+
+def test_a_deadline_is_missed_once() -> None:
+    court = made("reply")
+    court.advance(2 * HOUR_MS)
+    assert court.override("COMMITMENT", court.commitment_id("s1"), "ACTIVE").status == "ACTIVE"
+    court.advance(DAY_MS)
+    assert court.commitment("s1").status == "ACTIVE", "a person has said that it is in force after all"
+
+
+def test_a_release_goes_on_from_a_breach() -> None:
+    court = made("reply")
+    court.advance(2 * HOUR_MS)
+    assert court.release("s1").status == "RELEASE_PENDING"
+    assert court.satisfied("s1", evidence=["receipt:1"]).reason == "ILLEGAL_TRANSITION"
+    court.perform_release("s1")
+    assert court.observe_commitment("s1", "ABSENT").status == "RELEASED"
+
+
+def test_a_release_past_its_deadline_goes_on_from_breached_through_failures() -> None:
+    court = made("hold")
+    court.release("s1")
+    court.advance(HOUR_MS)
+    assert court.commitment("s1").status == "BREACHED"
+    for _ in range(3):
+        release = court.release_of("s1")
+        court.prepared(release)
+        assert court.executor_abort(release, proof="REFUSED").verdict == "ACCEPTED"
+        assert (court.commitment("s1").status, kinds(court)[-1]) == ("BREACHED", "VERIFY_RELEASE")
+        court.advance(HOUR_MS)
+        assert court.release_of("s1") != release, "it is tried again"
+    assert court.satisfied("s1").reason == "ILLEGAL_TRANSITION"
+    assert court.observe_commitment("s1", "ABSENT", proof="SECOND_LOOK").status == "RELEASED"
+
+
+# --- valid -----------------------------------------------------------------------------------------------------------
+
+
+def test_past_its_time_it_is_unknown_at_once_and_asked_about() -> None:
+    court = made("hold")
+    court.advance(7 * DAY_MS - 1)
+    assert court.commitment("s1").status == "ACTIVE"
+    court.advance(1)
+    assert (court.commitment("s1").status, kinds(court)[-1]) == ("UNKNOWN", "VERIFY_COMMITMENT")
+
+
+def test_its_time_counts_from_the_permit_of_what_made_it() -> None:
+    court = Court(lived())
+    court.open(step("s1", "make_hold", arguments={"name": "a"}))
+    court.dispatch("s1")
+    court.advance(20_000)
+    court.prepared("s1")
+    court.advance(10_000)
+    court.commit("s1")
+    assert court.commitment("s1").valid_until == START_AT + 20_000 + 7 * DAY_MS
+
+
+def test_nothing_may_rely_on_it_even_before_anybody_noticed() -> None:
+    court = made("hold", step("s2", "notify", edges=edges("REQUIRES", "s1")))
+    court.now += 7 * DAY_MS  # no timer has fired yet
+    assert court.commitment("s1").status == "ACTIVE"
+    assert court.dispatch("s2").reason == "COMMITMENT_EXPIRED"
+    assert court.succeed("s1").reason == "NOT_VERIFIED"
+
+
+def test_what_is_in_time_carries_what_relies_on_it() -> None:
+    court = made("hold", step("s2", "notify", edges=edges("REQUIRES", "s1")))
+    court.advance(7 * DAY_MS - 1)
+    assert court.dispatch("s2").verdict == "ACCEPTED"
+
+
+@pytest.mark.parametrize(
+    ("news", "status"),
+    [({"finding": "ABSENT"}, "BREACHED"), ({"finding": "REVOKED"}, "BREACHED"), ({"finding": "PRESENT"}, "ACTIVE"),
+     ({"finding": "NOT_FOUND"}, "UNKNOWN"), ({"finding": "UNREACHABLE"}, "UNKNOWN")],
+    ids=["gone", "taken back", "still there", "not found", "unreachable"],
+)  # fmt: skip
+def test_what_expired_is_known_again_by_what_is_seen(news: dict[str, str], status: str) -> None:
+    court = made("hold")
+    court.advance(7 * DAY_MS)
+    assert court.observe_commitment("s1", **news).status == status
+
+
+def test_what_is_seen_beyond_its_time_is_relied_on_only_for_as_long_as_that_sight_is_fresh() -> None:
+    court = made("hold")
+    court.advance(7 * DAY_MS)
+    court.observe_commitment("s1", "PRESENT")
+    assert court.commitment("s1").valid_until == court.now + 10 * MINUTE_MS
+    court.advance(10 * MINUTE_MS)
+    assert court.commitment("s1").status == "UNKNOWN"
+
+
+def test_a_source_may_say_how_long_it_holds() -> None:
+    court = made("hold")
+    court.observe_commitment("s1", "PRESENT", valid_until=START_AT + 9 * DAY_MS, source_version=2)
+    court.advance(8 * DAY_MS)
+    assert court.commitment("s1").status == "ACTIVE"
+    court.observe_commitment("s1", "PRESENT", valid_until=START_AT + 99 * DAY_MS, source_version=1)
+    court.advance(DAY_MS)
+    assert court.commitment("s1").status == "UNKNOWN", "older news prolongs nothing"
+
+
+# --- fresh -----------------------------------------------------------------------------------------------------------
+
+
+def stale() -> Court:
+    """Step s2 relies on what was last seen two hours ago."""
+    court = made("fresh_hold", step("s2", "notify", edges=edges("REQUIRES", "s1")))
+    court.advance(2 * HOUR_MS)
+    return court
+
+
+def test_what_relies_on_a_fresh_sight_goes_straight_on() -> None:
+    court = made("fresh_hold", step("s2", "notify", edges=edges("REQUIRES", "s1")))
+    court.advance(HOUR_MS)
+    assert court.dispatch("s2").status == "VALIDATED"
+
+
+def test_what_relies_on_an_old_sight_is_staged_while_it_is_looked_at_again_and_then_goes_on() -> None:
+    court = stale()
+    assert court.dispatch("s2").status == "STAGED"
+    assert (court.op("s2").timer, court.commitment("s1").status) == ("REVALIDATION", "ACTIVE")
+    assert kinds(court)[-1] == "VERIFY_COMMITMENT"
+    assert court.commands(court.op_id("s2")) == []
+    assert court.prepared("s2").reason == "NOT_READY"
+    court.observe_commitment("s1", "PRESENT")
+    assert (court.op("s2").status, kinds(court)[-1]) == ("VALIDATED", "RESOLVED")
+    assert court.commands(court.op_id("s2")) == ["PREPARE 1"]
+    assert court.prepared("s2").verdict == "ACCEPTED"
+
+
+def test_what_is_not_seen_again_in_time_carries_nobody() -> None:
+    court = stale()
+    court.dispatch("s2")
+    court.observe_commitment("s1", "UNREACHABLE")
+    court.advance(10 * MINUTE_MS)
+    assert (court.op("s2").status, court.commitment("s1").status) == ("WITHDRAWN", "RECONCILIATION_REQUIRED")
+    assert court.dispatch("s2").reason == "DEPENDENCY_UNMET"
+
+
+def test_the_sight_is_checked_again_when_the_permit_is_asked_for() -> None:
+    court = made("fresh_hold", step("s2", "notify", edges=edges("REQUIRES", "s1")))
+    court.dispatch("s2")
+    court.now += 2 * HOUR_MS
+    decision = court.prepared("s2")
+    assert (decision.reason, decision.status) == ("NOT_READY", "STAGED")
+    court.observe_commitment("s1", "PRESENT")
+    assert court.prepared("s2").verdict == "ACCEPTED"
+    assert court.commands(court.op_id("s2")).count("PERMIT 1") == 1
+
+
+def test_an_approval_does_not_skip_the_look() -> None:
+    court = made("fresh_hold", step("s2", "pay_approved", edges=edges("REQUIRES", "s1")))
+    court.dispatch("s2")
+    court.advance(2 * HOUR_MS)
+    assert court.approve("s2").status == "STAGED"
+    assert court.op("s2").timer == "REVALIDATION"
+    court.observe_commitment("s1", "PRESENT")
+    assert court.op("s2").status == "VALIDATED"
+
+
+# --- what is relied on is not given back -----------------------------------------------------------------------------
+
+
+def test_a_release_waits_for_the_open_operation_that_relies_on_it() -> None:
+    court = made("hold", step("s2", "notify", edges=edges("REQUIRES", "s1")))
+    court.permit("s2")
+    assert court.release("s1").status == "RELEASE_PENDING"
+    assert court.commitment("s1").serving_operation is None
+    court.commit("s2")
+    assert court.op(court.release_of("s1")).status == "VALIDATED", "and starts in the decision that ends it"
+
+
+def test_a_cancel_gives_back_at_once_what_only_unpermitted_work_relied_on() -> None:
+    court = made("hold", step("s2", "notify", edges=edges("REQUIRES", "s1")))
+    key = court.commitment_id("s1")
+    court.dispatch("s2")
+    court.cancel()
+    assert court.op(court.release_of(key)).status == "VALIDATED"
+
+
+def test_a_cancel_waits_with_the_release_for_what_may_have_acted() -> None:
+    court = made("hold", step("s2", "notify", edges=edges("REQUIRES", "s1")))
+    key, relying = court.commitment_id("s1"), court.op_id("s2")
+    court.permit("s2")
+    court.cancel()
+    assert (court.commitment(key).status, court.commitment(key).serving_operation) == ("RELEASE_PENDING", None)
+    court.executor_abort(relying, proof="NOT_SENT")
+    assert court.op(court.release_of(key)).status == "VALIDATED"
