@@ -2,11 +2,11 @@
 
 from typing import assert_never
 
-from joingate_processors.law import commitment_time, commitments, conditions, outcomes, starting
+from joingate_processors.law import commitment_claims, commitment_time, commitments, conditions, outcomes, starting
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case
 from joingate_processors.law.commitments import change, kind_of, lapses, raise_orphan
-from joingate_processors.law.deadlines import expired
+from joingate_processors.law.deadlines import expired, is_missed
 from joingate_processors.law.dispositions import PENDING
 from joingate_processors.law.news import OBSERVER_PROOFS, contradicts, kept, outdated, recorded
 from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT
@@ -41,7 +41,7 @@ def observe_commitment(case: Case, claim: c.Observe, row: Commitment) -> Ruling:
         case "SEVERAL":
             if row.status in TERMINAL_COMMITMENT:
                 return kept(claim, row.status, "it is discharged")
-            if row.status == "PENDING_CONDITION":
+            if commitment_claims.unmade(case, row) is not None:
                 return kept(claim, row.status, "nothing of it was made yet")
             facts = commitments.reconcile(case, row, "several things match it")
             return Ruling("ACCEPTED", "OK", "", row.commitment_id, "RECONCILIATION_REQUIRED", [recorded(claim), *facts])
@@ -88,6 +88,9 @@ def _present(case: Case, claim: c.Observe, row: Commitment) -> Ruling:
 def _in_force(case: Case, claim: c.Observe, row: Commitment) -> list[AnyFact]:
     """ACTIVE by what was seen, for as long as that says; and what waited for the look goes on."""
     kind = kind_of(case, row)
+    if is_missed(row):
+        # That it is there does not fulfil what was due: it is breached, as before it was in question.
+        return commitment_time.breach(case, row, "observed; it was due and is not fulfilled", claim.evidence)
     timer: Timer = "NONE"
     deadline_at = None
     if row.disposition in PENDING:

@@ -1,6 +1,5 @@
 """What passing time does to a commitment: due and missed, valid and expired; releases go on past their deadline."""
 
-from joingate_processors.law import conditions
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitment_claims import dropped, unmade
@@ -71,12 +70,14 @@ def breach(case: Case, row: Commitment, cause: str, evidence: list[str]) -> list
     """
     kind = kind_of(case, row)
     timer: Timer = "DISPOSITION" if row.disposition in PENDING else "ESCALATION"
-    wait = kind.disposition_ms if timer == "DISPOSITION" else kind.escalation_ms
+    deadline: int | None = case.now + (kind.disposition_ms if timer == "DISPOSITION" else kind.escalation_ms)
+    if row.release_wanted:
+        timer, deadline = row.timer, row.deadline_at  # its release goes on as it was
     facts: list[AnyFact] = [
-        change(row, "BREACHED", cause, evidence, timer=timer, deadline_at=case.now + wait),
+        change(row, "BREACHED", cause, evidence, timer=timer, deadline_at=deadline),
         _incident(case, row, cause),
     ]
-    if kind.missed_action == "RELEASE":
+    if kind.missed_action == "RELEASE" and not row.release_wanted:
         facts += give_up(case, changed(row, status="BREACHED", timer=timer), cause, ["breached"])
     return facts
 
@@ -90,8 +91,7 @@ def _incident(case: Case, row: Commitment, cause: str) -> AnyFact:
 def _condition_missed(case: Case, row: Commitment) -> list[AnyFact]:
     """Its condition was not observed in time: dropped as a fact, for nothing was made."""
     origin = unmade(case, row)
-    if origin is None or (row.condition and conditions.is_met(case, row.intent_id, row.condition)):
-        return reconcile(case, row, "its condition is met, or something was made, and yet it waits")
+    assert origin is not None, f"{row.commitment_id} waits for its condition, and something of it was made"
     return dropped(case, origin, f"its condition {row.condition} was not observed in time")
 
 

@@ -222,14 +222,20 @@ def released(
     whoever got the resource next must not lose it to us.
     """
     facts = discharged(case, commitment, "RELEASED", cause, evidence)
-    serving = case.state.operations.get(commitment.serving_operation or "")
-    if serving is not None and serving.status in ("STAGED", "VALIDATED"):
-        facts.append(f.OperationWithdrawn(operation_id=serving.operation_id, intent_id=serving.intent_id, cause=cause))
+    facts += unbegun(case, commitment, cause)
     origin = case.state.operations.get(commitment.creating_operation or "")
     if origin is not None and origin.status == "SETTLED":
         named = by.operation_id if by is not None else f"commitment:{commitment.commitment_id}"
         facts.append(f.OperationCompensated(operation_id=origin.operation_id, intent_id=origin.intent_id, by=named))
     return facts
+
+
+def unbegun(case: Case, commitment: Commitment, cause: str) -> list[AnyFact]:
+    """Its release, withdrawn if it may not have acted yet: what is discharged must not be given back any more."""
+    serving = case.state.operations.get(commitment.serving_operation or "")
+    if serving is None or serving.status not in ("STAGED", "VALIDATED"):
+        return []
+    return [f.OperationWithdrawn(operation_id=serving.operation_id, intent_id=serving.intent_id, cause=cause)]
 
 
 def _created(case: Case, commitment: Commitment, creation: Operation, evidence: list[str]) -> list[AnyFact]:
@@ -301,7 +307,7 @@ def on_doubt(case: Case, operation: Operation, cause: str) -> list[AnyFact]:
     kind = kind_of(case, commitment)
     deadline = case.now + kind.reconciliation_ms
     if commitment.creating_operation == operation.operation_id:
-        if commitment.status == "PROPOSED":
+        if commitment.status in ("PROPOSED", "PENDING_CONDITION"):
             return [change(commitment, "UNKNOWN", f"creation in doubt: {cause}", [], timer="RECONCILIATION",
                            deadline_at=deadline)]  # fmt: skip
         return [change(commitment, "RECONCILIATION_REQUIRED", f"creation in doubt: {cause}", [],

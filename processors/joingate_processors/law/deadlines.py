@@ -4,7 +4,7 @@ from joingate_processors.law.state import Commitment
 from joingate_schemas.catalogue import ObligationType
 from joingate_schemas.facts import Timer
 
-_RESTS: frozenset[str] = frozenset({"ACTIVE", "UNKNOWN"})
+_RESTS: frozenset[str] = frozenset({"ACTIVE", "UNKNOWN", "RECONCILIATION_REQUIRED"})
 
 
 def missed_at(row: Commitment) -> int | None:
@@ -13,6 +13,11 @@ def missed_at(row: Commitment) -> int | None:
         return None
     until = row.due_at if row.grace_until is None else row.grace_until
     return None if row.breached_at is not None and row.breached_at >= until else until
+
+
+def is_missed(row: Commitment) -> bool:
+    """Whether its due time was missed, and the breach is on the record: unmet is then what it is, there or not."""
+    return row.due_at is not None and missed_at(row) is None
 
 
 def in_force(

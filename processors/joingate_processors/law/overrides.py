@@ -73,6 +73,19 @@ def _in_force(case: Case, row: Commitment) -> bool:
     return made and (serving is None or serving.status not in OPEN_OPERATION)
 
 
+def _in_doubt(case: Case, operation_id: str | None) -> bool:
+    operation = case.state.operations.get(operation_id or "")
+    return operation is not None and operation.status in ("IN_DOUBT", "ESCALATED")
+
+
+def _is_known(case: Case, row: Commitment) -> bool:
+    """Whether it was made, and no release of it may have acted: else the operation is to be settled first (law 4)."""
+    origin = case.state.operations.get(row.creating_operation or "")
+    serving = case.state.operations.get(row.serving_operation or "")
+    made = origin is None or origin.status == "SETTLED"
+    return made and (serving is None or serving.status not in ("SUBMITTED", "IN_DOUBT", "ESCALATED"))
+
+
 def _commitment(case: Case, claim: c.Override) -> Ruling:
     row = case.state.commitments.get(claim.subject_id)
     if row is None or row.intent_id != claim.intent_id:
@@ -92,13 +105,16 @@ def _commitment(case: Case, claim: c.Override) -> Ruling:
             refuse("ILLEGAL_TRANSITION", f"nothing of it was made yet, so it is not to be {claim.to}", identity, status)
         case "RELEASED":
             facts = commitments.released(case, row, cause, claim.evidence, None)
-        case "SATISFIED":
+        case "SATISFIED" if _is_known(case, row):
             facts = commitments.discharged(case, row, "SATISFIED", cause, claim.evidence)
+            facts += commitments.unbegun(case, row, cause)
         case "RECONCILIATION_REQUIRED":
             facts = commitments.reconcile(case, row, cause)
-        case "RELEASE_PENDING":
+        case "RELEASE_PENDING" if status == "BREACHED" and row.release_wanted:
+            return Ruling("REPLAYED", "ALREADY_SO", "its release goes on", identity, status)
+        case "RELEASE_PENDING" if not _in_doubt(case, row.serving_operation):
             facts = commitments.start_release(case, row, cause, claim.evidence)
-        case "BREACHED":
+        case "BREACHED" if _is_known(case, row):
             facts = commitment_time.breach(case, row, cause, claim.evidence)
         case "ACTIVE" if _in_force(case, row):
             facts = [commitments.change(row, "ACTIVE", cause, claim.evidence)]
