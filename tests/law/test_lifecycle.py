@@ -8,8 +8,9 @@ from joingate_processors.law.lifecycle import COLUMNS, ELSEWHERE, MATRIX, MOVES,
 from joingate_schemas import facts as f
 from joingate_schemas.reasons import REASONS
 
-from .driver import Court
+from .driver import Court, step
 from .invariants import snapshot
+from .life_catalogue import lived
 from .life_plays import PLAYS, SITUATIONS, played
 
 ROWS = {row.name: row for rows in MATRIX.values() for row in rows}
@@ -70,3 +71,40 @@ def test_no_move_leads_out_of_what_is_final_but_by_evidence_that_it_was_made_aft
         ("RELEASED", "RELEASE_PENDING"), ("RELEASED", "RECONCILIATION_REQUIRED"),
     }  # fmt: skip
     assert not [move for move in MOVES if ELSEWHERE & set(move)]
+
+
+def _taken_up_late(release: bool) -> Court:
+    """Proven never made, and made all the same: of a type that gives that back, or of one that waits for its owner."""
+    court = Court(lived())
+    court.open(step("s1", "book" if release else "make_hold"))
+    court.permit("s1")
+    court.executor_abort("s1", proof="NOT_SENT")
+    court.commit("s1")
+    court.observe("s1", "PRESENT", external_ids=["ext-1"])
+    return court
+
+
+def _looked_at_while_made() -> Court:
+    court = Court(lived())
+    court.open(step("s1", "make_hold"))
+    court.permit("s1")
+    court.reconcile("COMMITMENT", court.commitment_id("s1"))
+    court.commit("s1")
+    return court
+
+
+def _kept_after_all() -> Court:
+    court = Court(lived())
+    court.open(step("s1", "make_hold"))
+    court.active("s1")
+    court.release("s1")
+    court.prepared(court.release_of("s1"))
+    court.executor_abort(court.release_of("s1"), proof="REFUSED")
+    court.override("COMMITMENT", court.commitment_id("s1"), "ACTIVE")
+    return court
+
+
+def test_every_move_is_made_by_some_cell_or_by_one_of_four_rarer_histories() -> None:
+    courts = [played(letter, row)[0] for letter in COLUMNS for row in ROWS]
+    courts += [_taken_up_late(True), _taken_up_late(False), _looked_at_while_made(), _kept_after_all()]
+    assert set().union(*map(moves_of, courts)) == set(MOVES)

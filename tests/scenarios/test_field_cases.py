@@ -12,11 +12,11 @@ from joingate_processors.forensics.play import Player, run_trace
 from joingate_processors.forensics.simulator import Simulator
 from joingate_processors.forensics.snapshot import state_object
 from joingate_processors.forensics.trace import ClaimLine, read_trace
-from joingate_schemas.catalogue_file import builtin_catalogue
+from joingate_schemas.catalogue_file import builtin_catalogue, load_catalogue
 from joingate_schemas.decisions import Command
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.jsonl"))
-CASES = "C01 C05 C12 C14 C17 C19 C22 C23 C24 C26 C30 C35 C38".split()
+CASES = "C01 C05 C12 C14 C17 C19 C22 C23 C24 C26 C28 C29 C30 C32 C33 C35 C38".split()
 
 
 def test_every_case_has_its_trace() -> None:
@@ -33,7 +33,9 @@ def test_field_case(path: Path, batch: int | None) -> None:
 
 
 def _played(path: Path) -> Simulator:
-    player = Player(read_trace(path), builtin_catalogue())
+    trace = read_trace(path)
+    beside = builtin_catalogue() if trace.catalogue is None else load_catalogue(path.parent / trace.catalogue)
+    player = Player(trace, beside)
     player.play()
     player.simulator.flush()
     return player.simulator
