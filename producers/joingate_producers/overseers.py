@@ -96,9 +96,13 @@ class Observer(RoleClient):
         proof: Proof | None = None,
         evidence: Sequence[str] = (),
         idempotency_key: str | None = None,
+        valid_until: int | None = None,
         claim_id: str | None = None,
     ) -> PendingVerdict:
-        """What `source` says, with its own version or time (ms since the epoch, UTC), by which newer is told."""
+        """What `source` says, with its own version or time (ms since the epoch, UTC), by which newer is told.
+
+        `valid_until` (ms): until when a commitment that is PRESENT holds, if the source says so.
+        """
         return self._submit(
             Observe(
                 **self._common(intent_id, claim_id),
@@ -112,6 +116,7 @@ class Observer(RoleClient):
                 proof=proof,
                 evidence=list(evidence),
                 idempotency_key=idempotency_key,
+                valid_until=valid_until,
             )
         )
 

@@ -174,3 +174,35 @@ def test_a_release_that_nobody_approves_goes_to_a_person_and_is_not_asked_for_be
     assert "OVERDUE" in court.orphans()
     assert court.release("s1").status == "RELEASE_PENDING", "asked for again by name, it is asked about again"
     assert court.release_of(key) != release
+
+
+def test_what_is_asked_for_by_name_goes_before_what_was_decided_earlier() -> None:
+    court, key = made("guarded_hold")
+    court.release("s1")
+    court.decline(court.release_of(key))
+    court.release("s1")
+    release = court.release_of(key)
+    court.approve(release, principal="carl")
+    court.prepared(release)
+    court.in_doubt(release)
+    assert (court.commitment(key).status, court.commitment(key).disposition) == ("RECONCILIATION_REQUIRED", "RELEASE")
+    court.observe(release, "ABSENT", proof="SECOND_LOOK", source_time=court.now + HOUR_MS)
+    court.advance(HOUR_MS)
+    court.observe(release, "ABSENT", proof="SECOND_LOOK")
+    assert court.commitment(key).status in ("RELEASE_PENDING", "BREACHED"), "it is tried again"
+
+
+def test_what_a_person_keeps_is_nobodys_question_any_more() -> None:
+    court = Court(lived())
+    court.open(step("s1", "make_hold"))
+    court.permit("s1")
+    key, operation = court.commitment_id("s1"), court.op_id("s1")
+    court.cancel()
+    court.commit(operation)
+    assert court.orphans() == ["LATE_SUCCESS"]
+    assert court.override("COMMITMENT", key, "ACTIVE").status == "ACTIVE"
+    assert (court.orphans(), court.commitment(key).disposition) == ([], "KEEP")
+    assert court.release(key).status == "RELEASE_PENDING"
+    assert court.op(court.release_of(key)).status == "VALIDATED", (
+        "its owner has spoken, so no approval of that is needed"
+    )

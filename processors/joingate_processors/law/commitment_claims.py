@@ -15,6 +15,7 @@ from joingate_processors.law.commitments import (
     reconcile,
     start_release,
 )
+from joingate_processors.law.dispositions import decided
 from joingate_processors.law.state import Commitment, Operation
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -71,7 +72,8 @@ def release(case: Case, claim: c.Release) -> Ruling:
             refuse("RELEASE_OF_ACTIVE", f"step {step} of the plan in force relies on it", identity, status)
     if kind.resolution in MITIGATED:
         return _compensate(case, claim, row, cause)
-    facts = start_release(case, row, cause, [], requested_by=claim.principal)
+    facts = decided(row, "RELEASE", cause)
+    facts += start_release(case, row, cause, [], requested_by=claim.principal)
     return Ruling("ACCEPTED", "OK", "", identity, _after(facts, row), facts)
 
 
@@ -80,9 +82,9 @@ def _compensate(case: Case, claim: c.Release, row: Commitment, cause: str) -> Ru
     identity = row.commitment_id
     if row.disposition == "COMPENSATE" and row.status == "RECONCILIATION_REQUIRED":
         return Ruling("REPLAYED", "COMPENSATION", "its compensation was asked for before", identity, row.status)
-    decided = f.DispositionDecided(commitment_id=identity, intent_id=row.intent_id, disposition="COMPENSATE",
-                                   reason=cause, differs=[])  # fmt: skip
-    facts: list[AnyFact] = [decided, *start_release(case, row, cause, [], requested_by=claim.principal)]
+    wish = f.DispositionDecided(commitment_id=identity, intent_id=row.intent_id, disposition="COMPENSATE",
+                                reason=cause, differs=[])  # fmt: skip
+    facts: list[AnyFact] = [wish, *start_release(case, row, cause, [], requested_by=claim.principal)]
     by = next((fact.operation_id for fact in facts if isinstance(fact, f.OperationOpened)), None)
     gate = human_gate(case, case.state.operations.get(row.creating_operation or ""))
     after = _after(facts, row)

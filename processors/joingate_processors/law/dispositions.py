@@ -99,6 +99,23 @@ def _owner_decides(case: Case, commitment: Commitment) -> bool:
     return is_late(case, commitment)
 
 
+def decided(commitment: Commitment, disposition: f.Disposition, reason: str) -> list[AnyFact]:
+    """What somebody decides who may, as a fact, where it goes against what was decided before; else nothing."""
+    if commitment.disposition in ("UNKNOWN", disposition):
+        return []
+    return [
+        f.DispositionDecided(commitment_id=commitment.commitment_id, intent_id=commitment.intent_id,
+                             disposition=disposition, reason=reason, differs=[])
+    ]  # fmt: skip
+
+
+def kept_by_decision(case: Case, commitment: Commitment, reason: str) -> list[AnyFact]:
+    """Kept because a person says so: it stands on the ground that is current now, and nobody has to decide any more."""
+    facts = decided(commitment, "KEEP", reason)
+    kinds: tuple[OrphanKind, ...] = (*_CLEARED_WHEN_KEPT, "OVERDUE")
+    return facts + cleared(case, commitment.intent_id, commitment.commitment_id, kinds, reason)
+
+
 def give_up(
     case: Case, commitment: Commitment, reason: str, differs: list[str], ended: frozenset[str] = frozenset()
 ) -> list[AnyFact]:

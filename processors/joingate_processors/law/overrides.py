@@ -1,6 +1,6 @@
 """What a person on duty may force, with a name, a reason and evidence; and what becomes of quarantined records."""
 
-from joingate_processors.law import commitment_claims, commitment_time, commitments, outcomes
+from joingate_processors.law import commitment_claims, commitment_time, commitments, dispositions, outcomes
 from joingate_processors.law.arrival import FollowUp, Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.state import Commitment, Operation, State, hold_key
@@ -113,11 +113,13 @@ def _commitment(case: Case, claim: c.Override) -> Ruling:
         case "RELEASE_PENDING" if status == "BREACHED" and row.release_wanted:
             return Ruling("REPLAYED", "ALREADY_SO", "its release goes on", identity, status)
         case "RELEASE_PENDING" if not _in_doubt(case, row.serving_operation):
-            facts = commitments.start_release(case, row, cause, claim.evidence)
+            facts = dispositions.decided(row, "RELEASE", cause)
+            facts += commitments.start_release(case, row, cause, claim.evidence)
         case "BREACHED" if _is_known(case, row):
             facts = commitment_time.breach(case, row, cause, claim.evidence)
         case "ACTIVE" if _in_force(case, row):
             facts = [commitments.change(row, "ACTIVE", cause, claim.evidence)]
+            facts += dispositions.kept_by_decision(case, row, cause)
         case _:
             refuse("ILLEGAL_TRANSITION", f"{status} can't be overridden to {claim.to}", identity, status)
     after = next(fact.after for fact in facts if isinstance(fact, f.CommitmentChanged))
