@@ -15,6 +15,7 @@ def proposed(rows: Rows, fact: CommitmentProposed, at: At) -> None:
         "cause": "",
         "evidence": [],
         "breached": False,
+        "breached_at": None,
         "disposition": None,
         "observation": None,
         "in_doubt_since": None,
@@ -38,6 +39,7 @@ def transition(rows: Rows, fact: CommitmentChanged, at: At) -> None:
         "creating_operation": old["creating_operation"] or fact.operation_id,
         "valid_until": fact.valid_until if fact.valid_until is not None else old["valid_until"],
         "breached": old["breached"] or "BREACHED" in (fact.before, fact.after),
+        "breached_at": old["breached_at"] or (at.time if fact.after == "BREACHED" else None),
         "timer": fact.timer,
         "deadline_at": fact.deadline_at,
     }
