@@ -114,6 +114,16 @@ def test_what_stays_in_the_world_is_discharged_by_the_evidence_of_what_mitigates
     assert (court.op("s1").status, court.op("s1").compensated_by) == ("COMPENSATED", correction)
 
 
+def test_what_is_observed_is_discharged_by_the_mitigation_all_the_same_and_not_by_being_gone() -> None:
+    court, key = made("filing")
+    court.release("s1")
+    amendment = court.release_of(key)
+    court.approve(amendment, principal="carl")
+    court.prepared(amendment)
+    court.commit(amendment, external_id="file-2", evidence=["file:2"])
+    assert court.commitment(key).status == "RELEASED"
+
+
 def test_a_correction_without_a_trace_discharges_nothing() -> None:
     court, key = made("notice")
     court.release("s1")
