@@ -263,3 +263,80 @@ def test_a_cancel_waits_with_the_release_for_what_may_have_acted() -> None:
     assert (court.commitment(key).status, court.commitment(key).serving_operation) == ("RELEASE_PENDING", None)
     court.executor_abort(relying, proof="NOT_SENT")
     assert court.op(court.release_of(key)).status == "VALIDATED"
+
+
+# --- several times at once -------------------------------------------------------------------------------------------
+
+OTHER: c.Goal = {"goal_id": "g1", "acceptance": "otherwise"}
+
+
+def left_for_a_plan(name: str, before_ms: int) -> tuple[Court, str]:
+    """A commitment whose goal changes `before_ms` after it was made, so that it waits for a plan to take it up."""
+    court = Court(lived())
+    court.declare(goals=[{"goal_id": "g1", "acceptance": "so"}])
+    court.plan(step("s1", f"make_{name}", arguments={"name": "a"}, goal_id="g1"))
+    court.active("s1")
+    key = court.commitment_id("s1")
+    court.advance(before_ms)
+    court.declare(2, goals=[OTHER])
+    assert court.commitment(key).disposition == "REVALIDATE"
+    return court, key
+
+
+def test_what_expires_while_it_waits_for_a_plan_is_given_up_all_the_same() -> None:
+    court, key = left_for_a_plan("hold", 7 * DAY_MS - 5 * MINUTE_MS)
+    court.advance(5 * MINUTE_MS)
+    assert court.commitment(key).status == "UNKNOWN"
+    court.advance(HOUR_MS)
+    assert court.commitment(key).status == "RELEASE_PENDING"
+
+
+def test_what_is_breached_while_it_waits_for_a_plan_is_given_up_all_the_same() -> None:
+    court, key = left_for_a_plan("reply", HOUR_MS + 5 * MINUTE_MS)
+    court.advance(5 * MINUTE_MS)
+    assert court.commitment(key).status == "BREACHED"
+    court.advance(10 * MINUTE_MS)
+    assert court.commitment(key).status == "RELEASE_PENDING"
+
+
+def test_what_is_seen_while_it_waits_for_a_plan_goes_on_waiting() -> None:
+    court, key = left_for_a_plan("hold", HOUR_MS)
+    court.observe_commitment(key, "PRESENT", valid_until=court.now + 9 * DAY_MS)
+    assert (court.commitment(key).status, court.commitment(key).timer) == ("ACTIVE", "DISPOSITION")
+    court.advance(10 * MINUTE_MS)
+    assert court.commitment(key).status == "RELEASE_PENDING"
+
+
+def test_what_was_missed_is_breached_again_when_it_is_seen_for_that_fulfils_nothing() -> None:
+    court = made("reply")
+    court.advance(HOUR_MS + 10 * MINUTE_MS)
+    first = court.commitment("s1").breached_at
+    court.reconcile("COMMITMENT", court.commitment_id("s1"))
+    assert court.observe_commitment("s1", "PRESENT").status == "BREACHED"
+    assert court.commitment("s1").breached_at == first
+
+
+def test_what_a_person_calls_breached_is_still_given_back() -> None:
+    court = made("hold", step("s2", "notify", edges=edges("REQUIRES", "s1")))
+    court.permit("s2")
+    court.release("s1")
+    court.override("COMMITMENT", court.commitment_id("s1"), "BREACHED")
+    court.commit("s2")
+    assert court.op(court.release_of("s1")).status == "VALIDATED"
+
+
+def test_a_long_pause_between_tries_does_not_put_off_the_deadline() -> None:
+    court = made("hold")
+    court.release("s1")
+    for _ in range(8):
+        court.prepared(court.release_of("s1"))
+        court.executor_abort(court.release_of("s1"), proof="REFUSED")
+        pause = (court.commitment("s1").deadline_at or 0) - court.now
+        court.advance(pause)
+    court.advance(HOUR_MS - MINUTE_MS - (court.now - START_AT))
+    court.prepared(court.release_of("s1"))
+    court.executor_abort(court.release_of("s1"), proof="REFUSED")
+    court.advance(MINUTE_MS - 1)
+    assert court.commitment("s1").status == "RELEASE_PENDING"
+    court.advance(1)
+    assert court.commitment("s1").status == "BREACHED"
