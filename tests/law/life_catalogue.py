@@ -47,7 +47,7 @@ ACTIONS = (
     _makes("notice", compensation="apologise"),
     _makes("statement", approval="ANY", human_gate="press-office"),
     _undoes("free_hold"),
-    _undoes("free_guarded", approval="MAKER_CHECKER"),
+    _undoes("free_guarded", approval="MAKER_CHECKER", hold_ms=MINUTE_MS),
     _undoes("amend", approval="ANY"),
 )
 

@@ -340,3 +340,26 @@ def test_a_long_pause_between_tries_does_not_put_off_the_deadline() -> None:
     assert court.commitment("s1").status == "RELEASE_PENDING"
     court.advance(1)
     assert court.commitment("s1").status == "BREACHED"
+
+
+def test_a_resend_out_of_doubt_waits_for_the_look_and_stays_in_doubt() -> None:
+    court = made("fresh_hold", step("s2", "pay", edges=edges("REQUIRES", "s1")))
+    court.advance(55 * MINUTE_MS)
+    court.permit("s2")
+    court.in_doubt("s2")
+    court.advance(6 * MINUTE_MS)
+    assert court.observe("s2", "RESEND").verdict == "ACCEPTED"
+    decision = court.prepared("s2")
+    assert (decision.reason, court.op("s2").status) == ("NOT_READY", "IN_DOUBT")
+    assert kinds(court)[-1] == "VERIFY_COMMITMENT"
+    court.observe_commitment("s1", "PRESENT")
+    assert court.prepared("s2").verdict == "ACCEPTED"
+
+
+def test_what_was_never_seen_is_not_breached_by_being_gone_but_looked_into() -> None:
+    court = Court(lived())
+    court.open(step("s1", "make_hold"))
+    court.perform("s1")
+    court.advance(10 * MINUTE_MS)
+    assert court.commitment("s1").status == "RECONCILIATION_REQUIRED"
+    assert court.observe_commitment("s1", "ABSENT", proof="SECOND_LOOK").status == "RECONCILIATION_REQUIRED"
