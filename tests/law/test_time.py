@@ -363,3 +363,20 @@ def test_what_was_never_seen_is_not_breached_by_being_gone_but_looked_into() -> 
     court.advance(10 * MINUTE_MS)
     assert court.commitment("s1").status == "RECONCILIATION_REQUIRED"
     assert court.observe_commitment("s1", "ABSENT", proof="SECOND_LOOK").status == "RECONCILIATION_REQUIRED"
+
+
+def test_the_look_is_asked_for_also_where_its_time_ends_sooner() -> None:
+    court = made("fresh_hold", step("s2", "notify", edges=edges("REQUIRES", "s1")))
+    court.observe_commitment("s1", "PRESENT", valid_until=court.now + 2 * HOUR_MS + 5 * MINUTE_MS)
+    court.advance(2 * HOUR_MS)
+    before = len(kinds(court))
+    assert court.dispatch("s2").status == "STAGED"
+    assert court.commitment("s1").timer == "VALIDITY"
+    assert kinds(court)[before:] == ["VERIFY_COMMITMENT"]
+
+
+def test_once_it_is_known_to_be_gone_nobody_asks_any_more() -> None:
+    court = made("hold")
+    court.advance(7 * DAY_MS)
+    court.observe_commitment("s1", "ABSENT")
+    assert kinds(court)[-2:] == ["VERIFY_COMMITMENT", "RESOLVED"]
