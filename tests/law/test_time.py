@@ -380,3 +380,20 @@ def test_once_it_is_known_to_be_gone_nobody_asks_any_more() -> None:
     court.advance(7 * DAY_MS)
     court.observe_commitment("s1", "ABSENT")
     assert kinds(court)[-2:] == ["VERIFY_COMMITMENT", "RESOLVED"]
+
+
+def test_what_is_breached_and_kept_is_told_on() -> None:
+    court, key = left_for_a_plan("reply", 2 * HOUR_MS)
+    assert (court.commitment(key).status, court.commitment(key).timer) == ("BREACHED", "DISPOSITION")
+    court.plan(step("s9", commitments=[key]), plan_id="p2")
+    assert (court.commitment(key).status, court.commitment(key).timer) == ("BREACHED", "ESCALATION")
+
+
+def test_a_change_of_ground_leaves_a_breached_release_to_go_on() -> None:
+    court = made("hold")
+    key = court.commitment_id("s1")
+    court.release("s1")
+    court.advance(HOUR_MS)
+    court.declare(2, goals=[OTHER])
+    row = court.commitment(key)
+    assert (row.status, row.timer, row.disposition) == ("BREACHED", "RELEASE", "UNKNOWN")
