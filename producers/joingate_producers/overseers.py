@@ -97,11 +97,13 @@ class Observer(RoleClient):
         evidence: Sequence[str] = (),
         idempotency_key: str | None = None,
         owner_id: str | None = None,
+        valid_until: int | None = None,
         claim_id: str | None = None,
     ) -> PendingVerdict:
         """What `source` says, with its own version or time (ms since the epoch, UTC), by which newer is told.
 
-        About a commitment, `owner_id` is who was seen to act on it.
+        `valid_until` (ms): until when a commitment that is PRESENT holds, if the source says so; `owner_id`: who was
+        seen to act on it.
         """
         return self._submit(
             Observe(
@@ -117,6 +119,7 @@ class Observer(RoleClient):
                 evidence=list(evidence),
                 idempotency_key=idempotency_key,
                 owner_id=owner_id,
+                valid_until=valid_until,
             )
         )
 

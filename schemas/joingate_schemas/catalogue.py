@@ -21,6 +21,7 @@ LATENCY_BOUNDS_MS = (
     3_600_000, 7_200_000, 14_400_000, 28_800_000, 43_200_000, 86_400_000, 172_800_000, 604_800_000,
 )  # fmt: skip
 """The bounds between which latencies are counted. An objective's `within` is one of them, so that it is met exactly."""
+MissedAction = Literal["REPORT", "RELEASE"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,12 @@ class ObligationType:
     deadline of a release; `disposition_ms` that of a decision after supersession; `transfer_ms` that of the target's
     acknowledgement, which brings evidence of each kind in `transfer_evidence` (its text begins with the kind and a
     colon). `lease_ms` null: no worker holds it under a lease. `superseded_by` names the attribute whose new value
-    supersedes an older commitment that is otherwise alike.
+    supersedes an older commitment that is otherwise alike. `condition` is a template of what has to be observed before
+    such an obligation is made, within `condition_ms`. `due_ms` counts from when it was asked for, and `grace_ms` from
+    then; what is missed is BREACHED, told to `escalation` every `escalation_ms`, and with `missed_action` RELEASE also
+    given up. `satisfied_evidence` names kinds of evidence (what stands before the colon) that fulfilment has to bring.
+    `valid_ms` is how long it lasts, counted from the permit of what makes it; `freshness_ms` how old an observation of
+    it may be when something relies on it.
     """
 
     name: str
@@ -106,6 +112,15 @@ class ObligationType:
     disposition_ms: int = 600_000
     reconciliation_ms: int = 3_600_000
     valid_ms: int | None = None
+    freshness_ms: int | None = None
+    condition: str = ""
+    condition_ms: int = 86_400_000
+    due_ms: int | None = None
+    grace_ms: int = 0
+    satisfied_evidence: tuple[str, ...] = ()
+    missed_action: MissedAction = "REPORT"
+    escalation: str = "operations"
+    escalation_ms: int = 86_400_000
     idle_cost: float = 0.0
     weight: float = 1.0
     transfer_ms: int = 3_600_000

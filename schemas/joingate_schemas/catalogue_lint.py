@@ -138,6 +138,7 @@ def _action(at: Place, action: ActionShape, sections: Mapping[str, Mapping[str, 
     if action.counterparty and action.obligation is None:
         yield (*at, "counterparty"), "only an action with an obligation has a counterparty"
     yield from _template((*at, "counterparty"), action.counterparty, frozenset(action.arguments) | {"business_key"})
+    yield from _makes(at, action, sections)
     yield from _identity(at, action)
     yield from _resources(at, action, sections)
 
@@ -228,6 +229,45 @@ def _obligation(
     for number, kind in enumerate(obligation.transfer_evidence):
         if not NAME.fullmatch(kind):
             yield (*at, "transfer_evidence", number), "a kind of evidence has letters, digits, dots and dashes"
+    if obligation.resolution == "EXPIRING" and obligation.valid is None:
+        yield (*at, "valid"), "an EXPIRING obligation says how long it lasts, for instance valid: 7d"
+    if obligation.grace and obligation.due is None:
+        yield (*at, "grace"), "grace counts from when it is due, so say that first, for instance due: 24h"
+    if _placeholders(obligation.condition) is None:
+        yield (*at, "condition"), f"{obligation.condition!r} is no template: write names of arguments in braces"
+
+
+def _makes(at: Place, action: ActionShape, sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding]:
+    """What an action must have because of the obligation that it makes: the harder to undo, the stronger the yes."""
+    made = sections["obligations"].get(action.obligation or "")
+    if not isinstance(made, ObligationShape):
+        return
+    if made.resolution == "IRREVERSIBLE" and action.approval == "NONE":
+        yield (
+            (*at, "approval"),
+            f"it makes the obligation {action.obligation}, which is IRREVERSIBLE: say whose yes it needs (ANY, "
+            "MAKER_CHECKER or N_OF_M)",
+        )
+    mitigation = made.release_action or action.compensation
+    second = sections["actions"].get(mitigation or "")
+    if made.resolution == "IRREVERSIBLE" and isinstance(second, ActionShape) and second.approval == "NONE":
+        yield (
+            (*at, "obligation"),
+            f"{mitigation} answers for the obligation {action.obligation}, which is IRREVERSIBLE: say in {mitigation} "
+            "whose yes it needs",
+        )
+    if made.resolution == "COMPENSATABLE" and made.release_action is None and action.compensation is None:
+        yield (
+            (*at, "compensation"),
+            f"it makes the obligation {action.obligation}, which is COMPENSATABLE: name what mitigates it, here or as "
+            "the obligation's release_action",
+        )
+    for name in _placeholders(made.condition) or ():
+        if name not in frozenset(action.arguments) | {"business_key"}:
+            yield (
+                (*at, "obligation"),
+                f"{action.obligation} waits for {made.condition}, and {{{name}}} is no declared argument here",
+            )
 
 
 def _principal(

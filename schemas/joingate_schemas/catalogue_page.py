@@ -71,7 +71,20 @@ MEANINGS: dict[str, dict[str, str]] = {
         "release_retry": "The pause before a failed release is tried again; it doubles.",
         "disposition": "Until when it must be decided what becomes of it after the wish has changed.",
         "reconciliation": "How long it may be in doubt before a person is asked.",
-        "valid": "How long it lasts; shown as its valid_until.",
+        "valid": "How long it lasts, counted from the permit of what makes it. Past it nothing may rely on it, and it "
+        "is UNKNOWN until it is observed again.",
+        "freshness": "How old an observation of it may be when something relies on it; older, and what relies on it "
+        "waits while it is looked at again. Left out: any age.",
+        "condition": "A template, over the arguments of the action that makes it, of what has to be observed first. "
+        "A plan's step may name one too.",
+        "condition_within": "How long the condition is waited for; after that the obligation is dropped.",
+        "due": "When it has to be fulfilled, counted from when it was asked for.",
+        "grace": "How long after that a missed one does not count as breached yet.",
+        "satisfied_evidence": "Kinds of evidence that fulfilment has to bring: what stands before the colon, as "
+        "`receipt` in receipt:77.",
+        "missed_action": "What is done about a breach: REPORT it, or RELEASE it (give it up, by its resolution).",
+        "escalation": "Who is told of a breach.",
+        "escalation_every": "How often they are told again.",
         "idle_cost": "What an hour without use costs; plans are compared by it.",
         "weight": "How much it counts in the reckoning of open obligations.",
         "transfer": "Until when who is asked to take it over must acknowledge; a Transfer may name another time.",
@@ -120,7 +133,7 @@ AHEAD: dict[str, tuple[str, ...]] = {
     "downstreams": ("statement_cut_off",),
     "actions": ("budget_class", "cost"),
     "arguments": ("from_records",),
-    "obligations": ("valid", "weight"),
+    "obligations": ("weight",),
     "resources": (),
 }
 """What may be declared, is checked and travels with the catalogue, and that this release does not act on."""

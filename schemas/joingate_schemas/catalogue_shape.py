@@ -15,6 +15,7 @@ from joingate_schemas.catalogue import (
     Effect,
     LateSuccess,
     LevelMeasure,
+    MissedAction,
     ResolutionClass,
     StepKind,
 )
@@ -119,6 +120,15 @@ class ObligationShape(Shape):
     disposition: PositiveDuration = 600_000
     reconciliation: PositiveDuration = 3_600_000
     valid: PositiveDuration | None = None
+    freshness: PositiveDuration | None = None
+    condition: str = ""
+    condition_within: PositiveDuration = 86_400_000
+    due: PositiveDuration | None = None
+    grace: Duration = 0
+    satisfied_evidence: list[str] = []
+    missed_action: MissedAction = "REPORT"
+    escalation: str = Field("operations", min_length=1)
+    escalation_every: PositiveDuration = 86_400_000
     idle_cost: Amount = 0.0
     weight: Amount = 1.0
     transfer: PositiveDuration = 3_600_000
@@ -205,7 +215,8 @@ IN_MS: dict[type[Shape], dict[str, str]] = {
     ObligationShape: {
         "verification": "verification_ms", "release": "release_ms", "release_retry": "release_retry_ms",
         "disposition": "disposition_ms", "reconciliation": "reconciliation_ms", "valid": "valid_ms",
-        "transfer": "transfer_ms", "lease": "lease_ms",
+        "freshness": "freshness_ms", "condition_within": "condition_ms", "due": "due_ms", "grace": "grace_ms",
+        "escalation_every": "escalation_ms", "transfer": "transfer_ms", "lease": "lease_ms",
     },
     ObjectiveShape: {"within": "within_ms", "window": "window_ms"},
     ResourceShape: {"lease": "lease_ms"},

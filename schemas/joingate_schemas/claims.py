@@ -61,6 +61,7 @@ class PlanStep(TypedDict):
     edges: NotRequired[list[Edge]]
     parallel: NotRequired[bool]
     commitments: NotRequired[list[str]]
+    condition: NotRequired[str | None]
 
 
 @record
@@ -287,6 +288,7 @@ class Observe(Claim):
     """What a system of record says. Newer is by `source_version`, else `source_time`, within one `source` (law 8).
 
     About a commitment, `owner_id` is who was seen to act on it (PRESENT), or may be at it (PENDING).
+    `valid_until`: until when (ms) a commitment that is PRESENT holds, as the source says; None where it does not say.
     """
 
     subject_kind: SubjectKind
@@ -300,6 +302,7 @@ class Observe(Claim):
     evidence: list[str]
     idempotency_key: str | None = None
     owner_id: str | None = None
+    valid_until: int | None = None
 
 
 @record

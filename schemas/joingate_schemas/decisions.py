@@ -146,6 +146,9 @@ class CommitmentRow:
     worker: str = ""
     transfer_to: str = ""
     transfer_token: int = 0
+    grace_until: int | None = None
+    breached_at: int | None = None
+    condition: str | None = None
 
 
 @record

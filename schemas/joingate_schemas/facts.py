@@ -35,7 +35,8 @@ OrphanKind = Literal[
 # Which deadline an entity waits for; a timer that fires carries the same word.
 Timer = Literal[
     "NONE", "APPROVAL", "HOLD", "SILENCE", "PERMIT", "IN_DOUBT", "ESCALATION", "PROGRESS", "DISPOSITION", "RELEASE",
-    "VERIFICATION", "RECONCILIATION", "RESOURCES", "TRANSFER", "LEASE", "RETIREMENT", "UNKNOWN",
+    "VERIFICATION", "RECONCILIATION", "RESOURCES", "TRANSFER", "LEASE", "RETIREMENT", "CONDITION", "REVALIDATION",
+    "DUE", "VALIDITY", "UNKNOWN",
 ]  # fmt: skip
 # WANTED: the operation needs it. ASKED: a Reserve went out. HELD: granted. REFUSED: another has it. RETURNED: given
 # back. EXTENDED: its lease begins anew. OVERDUE: its lease is over, and the operation may yet act, so it keeps it.
@@ -61,6 +62,7 @@ class StepDetail(TypedDict):
     pivot: bool
     irreversible: bool
     commitments: list[str]
+    condition: str | None
 
 
 class Burden(TypedDict):
@@ -387,11 +389,16 @@ class CommitmentProposed:
     valid_until: int | None
     timer: Timer
     deadline_at: int | None
+    grace_until: int | None = None
+    condition: str | None = None
 
 
 @record
 class CommitmentChanged:
-    """A transition, with what caused it, the evidence, and the operation that serves it now."""
+    """A transition, with what caused it, the evidence, and the operation that serves it now.
+
+    `valid_until`: until when it may be relied on from here on; None: as before.
+    """
 
     commitment_id: str
     intent_id: str
@@ -402,6 +409,7 @@ class CommitmentChanged:
     operation_id: str | None
     timer: Timer
     deadline_at: int | None
+    valid_until: int | None = None
 
 
 @record

@@ -10,12 +10,17 @@ import pytest
 
 from joingate_processors.forensics.play import run_trace
 from joingate_processors.forensics.trace_page import EXAMPLE, trace_markdown
+from joingate_processors.law.lifecycle_page import commitments_markdown
 from joingate_schemas.catalogue_file import builtin_catalogue, catalogue_from_text
 from joingate_schemas.catalogue_page import AHEAD, MEANINGS, catalogue_markdown, without_effect
 from joingate_schemas.catalogue_shape import SECTIONS, ArgumentShape, TopShape
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES: dict[str, Callable[[], str]] = {"traces.md": trace_markdown, "catalogue.md": catalogue_markdown}
+PAGES: dict[str, Callable[[], str]] = {
+    "traces.md": trace_markdown,
+    "catalogue.md": catalogue_markdown,
+    "commitments.md": commitments_markdown,
+}
 SMALL = """
 version: '1'
 downstreams:

@@ -62,10 +62,10 @@ def varied(**fields: Any) -> Catalogue:
         },
         **fields,
     }
-    return _sealed(replace(whole, **changed))
+    return sealed(replace(whole, **changed))
 
 
-def _sealed(catalogue: Catalogue) -> Catalogue:
+def sealed(catalogue: Catalogue) -> Catalogue:
     """The catalogue as it is read back from its own canonical JSON, with the digest of that."""
     form = {name: value for name, value in asdict(catalogue).items() if name not in ("digest", "source")}
     return catalogue_from_json(json.dumps(form, sort_keys=True).encode())
@@ -96,7 +96,7 @@ def arbitrated() -> Catalogue:
         Resource("capture", "CAPACITY", 100, arbitrated=True, keeps=True),
         Resource("fee", "ONCE_EVER", arbitrated=True),
     )  # fmt: skip
-    return _sealed(
+    return sealed(
         replace(
             whole,
             actions={**whole.actions, **{action.name: action for action in _SHARED}},
@@ -109,14 +109,14 @@ def arbitrated() -> Catalogue:
 def without_action(name: str) -> Catalogue:
     """The varied catalogue, from which one action was dropped."""
     whole = varied()
-    return _sealed(replace(whole, actions={key: action for key, action in whole.actions.items() if key != name}))
+    return sealed(replace(whole, actions={key: action for key, action in whole.actions.items() if key != name}))
 
 
 def without_keys() -> Catalogue:
     """The varied catalogue with a bank that does not know keys."""
     whole = varied()
     bank = Downstream("bank", ("LOOKUP", "STATEMENT"))
-    return _sealed(replace(whole, downstreams={**whole.downstreams, "bank": bank}))
+    return sealed(replace(whole, downstreams={**whole.downstreams, "bank": bank}))
 
 
 def with_speakers() -> Catalogue:

@@ -4,6 +4,7 @@ import hashlib
 from typing import Any
 
 from joingate_processors.law.arrival import Arrival
+from joingate_processors.law.evolve import evolve
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
 from joingate_processors.law.memory import MemoryState
 from joingate_processors.law.outgoing import Outgoing, outgoing
@@ -13,6 +14,7 @@ from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.catalogue_file import builtin_catalogue
 from joingate_schemas.codec import Codec
 from joingate_schemas.decisions import ClaimTopic, Command, Decision, InDoubtRequest
+from joingate_schemas.facts import AnyFact
 from joingate_schemas.ids import operation_id
 
 from .invariants import check_state
@@ -87,6 +89,10 @@ class Court:
             assert self.state.due(until, 1) != due, f"{due[0]} fired and is still due"
         self.now = until
         return self.decisions[before:]
+
+    def tell(self, fact: AnyFact) -> None:
+        """Fold a fact that no claim led to: for what another part of the law brings about."""
+        evolve(self.state, fact, self.now)
 
     def replayed(self) -> MemoryState:
         """The state that the encoded ledger alone rebuilds."""
@@ -226,6 +232,10 @@ class Court:
     def observe_commitment(self, step_id: str, finding: str, **given: Any) -> Decision:
         return self._say(c.Observe, given, subject_kind="COMMITMENT", subject_id=self.commitment_id(step_id),
                          finding=finding, source="record", external_ids=[], evidence=["looked"])  # fmt: skip
+
+    def observe_condition(self, condition: str, finding: str, **given: Any) -> Decision:
+        return self._say(c.Observe, given, subject_kind="CONDITION", subject_id=condition, finding=finding,
+                         source="record", external_ids=[], evidence=["looked"])  # fmt: skip
 
     def release(self, step_id: str, **given: Any) -> Decision:
         return self._say(c.Release, given, commitment_id=self.commitment_id(step_id))

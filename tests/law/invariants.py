@@ -8,7 +8,14 @@ from joingate_processors.law.memory import MemoryState
 from joingate_processors.law.state import INDEXES, TABLES, TIMED_TABLES, Commitment, Operation
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT
 
-_WAITING = ("PENDING_CONDITION", "RELEASE_PENDING", "TRANSFER_PENDING", "RECONCILIATION_REQUIRED", "UNKNOWN")
+_WAITING = (
+    "PENDING_CONDITION",
+    "RELEASE_PENDING",
+    "BREACHED",
+    "TRANSFER_PENDING",
+    "RECONCILIATION_REQUIRED",
+    "UNKNOWN",
+)
 
 
 def rows(state: MemoryState, table: str) -> list[Any]:

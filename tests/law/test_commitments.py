@@ -6,7 +6,7 @@ from joingate_schemas import claims as c
 from joingate_schemas.ids import commitment_id
 
 from .catalogues import varied
-from .driver import INTENT, Court, step
+from .driver import INTENT, START_AT, Court, step
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -238,10 +238,14 @@ def test_a_release_past_its_deadline_is_an_incident_and_goes_on(court: Court) ->
     court.release("s1")
     court.advance(3 * HOUR_MS)
     assert court.orphans() == ["OVERDUE"]
-    assert court.commitment("s1").status == "RELEASE_PENDING"
+    assert court.commitment("s1").status == "BREACHED"
+    assert court.release("s1").verdict == "REPLAYED"
     assert court.op(court.release_of("s1")).status == "VALIDATED"
     court.perform_release("s1")
+    assert court.commitment("s1").status == "BREACHED", "committed, and not yet seen"
     court.observe_commitment("s1", "ABSENT")
+    row = court.commitment("s1")
+    assert (row.status, row.breached_at) == ("RELEASED", START_AT + HOUR_MS), "the breach stays on the record"
     assert court.orphans() == []
 
 
@@ -267,9 +271,18 @@ def test_what_can_not_be_released_goes_to_a_person() -> None:
     assert court.override("COMMITMENT", court.commitment_id("s1"), "SATISFIED").status == "SATISFIED"
 
 
-def test_what_vanishes_by_itself_must_be_reconciled(court: Court) -> None:
+@pytest.mark.parametrize(
+    ("news", "status"),
+    [({"finding": "REVOKED"}, "BREACHED"), ({"finding": "ABSENT", "proof": "SECOND_LOOK"}, "BREACHED"),
+     ({"finding": "ABSENT"}, "RECONCILIATION_REQUIRED"), ({"finding": "ABSENT", "proof": "STATEMENT"},
+     "RECONCILIATION_REQUIRED"), ({"finding": "NOT_FOUND"}, "ACTIVE"), ({"finding": "UNREACHABLE"}, "ACTIVE")],
+    ids=["taken back", "proven gone", "one look", "a proof that its source can't give", "not found", "unreachable"],
+)  # fmt: skip
+def test_what_vanishes_by_itself_is_breached_if_that_is_certain_and_else_looked_into(
+    court: Court, news: dict[str, str], status: str
+) -> None:
     court.active("s1")
-    assert court.observe_commitment("s1", "REVOKED").status == "RECONCILIATION_REQUIRED"
+    assert court.observe_commitment("s1", **news).status == status
 
 
 def test_what_is_shown_again_after_its_end_is_an_incident_only_by_newer_news(court: Court) -> None:

@@ -93,7 +93,8 @@ def _on_a_window() -> Court:
 
 def test_nobody_acts_on_what_is_being_given_back_or_was_revoked() -> None:
     given_back, revoked, held = _on_a_window(), _on_a_window(), _on_a_window()
-    given_back.release("w")
+    assert given_back.release("w").reason == "RELEASE_OF_ACTIVE"
+    given_back.override("COMMITMENT", given_back.commitment_id("w"), "RELEASE_PENDING")
     revoked.observe_commitment("w", "REVOKED", source_version=2)
     for court in (given_back, revoked):
         assert court.dispatch("d").reason == "DEPENDENCY_UNMET"

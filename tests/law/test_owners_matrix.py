@@ -16,9 +16,8 @@ from .invariants import snapshot
 
 def _put(court: Court, status: CommitmentStatus) -> None:
     """The commitment as rules that are not asked here would leave it."""
-    waits = status == "PENDING_CONDITION"
-    row = changed(court.commitment("s1"), status=status, timer="VERIFICATION" if waits else "NONE",
-                  deadline_at=court.now + 1_000 if waits else None)  # fmt: skip
+    timer = "CONDITION" if status == "PENDING_CONDITION" else "ESCALATION"
+    row = changed(court.commitment("s1"), status=status, timer=timer, deadline_at=court.now + 1_000)
     court.state.commitments.put(row.commitment_id, row)
 
 
@@ -120,7 +119,7 @@ AFTER: dict[tuple[str, str], str] = {
     ("Observe that the target acts", "in question"): "ACTIVE",
     ("Observe that the target acts", "RECONCILIATION_REQUIRED"): "ACTIVE",
     ("Release", "PROPOSED"): "RELEASED",
-    ("Release", "PENDING_CONDITION"): "RELEASE_PENDING",
+    ("Release", "PENDING_CONDITION"): "RELEASED",
     ("Release", "UNKNOWN"): "RELEASE_PENDING",
     ("Release", "ACTIVE"): "RELEASE_PENDING",
     ("Release", "BREACHED"): "RELEASE_PENDING",

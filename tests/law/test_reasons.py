@@ -15,7 +15,6 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reasons.md"
 
 KEPT = {
     "UNKNOWN": "what an older release reads where a newer one wrote a reason that it does not know",
-    "RELEASE_OF_ACTIVE": "clean-up of what a plan has in force comes with the whole life of commitments",
     **dict.fromkeys(
         (
             "RESOURCE_DENIED",

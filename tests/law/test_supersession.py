@@ -179,6 +179,8 @@ def test_a_late_success_waits_for_its_owner_by_default(court: Court, change: str
     court.observe_commitment(key, "PRESENT")
     assert len(court.state.rows("operations")) == 1
     assert court.release(key).status == "RELEASE_PENDING"
+    assert court.prepared(court.release_of(key)).reason == "NOT_READY", "destroyed only with an approval of just that"
+    assert court.approve(court.release_of(key)).status == "VALIDATED"
     court.perform_release(key)
     court.observe_commitment(key, "ABSENT")
     assert court.orphans() == []
@@ -218,13 +220,14 @@ def test_a_late_success_that_nothing_released_or_wants_can_not_be_closed_over(co
     assert court.close().verdict == "REJECTED"
 
 
-def test_what_can_not_be_released_is_reconciled_when_nothing_wants_it() -> None:
+def test_what_can_not_be_released_goes_to_the_human_gate_when_nothing_wants_it() -> None:
     court = Court(varied())
     court.open(step("s1", "announce"))
     court.active("s1")
     key = court.commitment_id("s1")
-    assert [one for one, _ in dispositions(court.cancel())] == ["RECONCILE"]
+    assert [one for one, _ in dispositions(court.cancel())] == ["COMPENSATE"]
     assert court.commitment(key).status == "RECONCILIATION_REQUIRED"
+    assert court.observe_commitment(key, "PRESENT").status == "RECONCILIATION_REQUIRED", "a person decides"
 
 
 def test_one_that_is_still_to_be_seen_is_kept_for_its_goal_and_given_up_by_a_plan_without_it(court: Court) -> None:

@@ -130,6 +130,7 @@ class Hand:
                 "pivot": False,
                 "irreversible": True,
                 "commitments": [],
+                "condition": None,
             }
             for n, key in enumerate(keys or ("ops",))
         ]

@@ -414,8 +414,16 @@ def test_a_breach_stays_on_the_record(planned: Any) -> None:
     rows = planned.rows()
     assert (only(rows, "commitments")["shown"], only(rows, "intents")["shown"]) == ("BREACHED", "BREACHED")
     planned.decide(planned.moved("BREACHED", "RELEASED"))
+    breached_at = only(rows, "commitments")["since"]
     row = only(planned.rows(), "commitments")
-    assert (row["shown"], row["breached"]) == ("COMPLETE", True)
+    assert (row["shown"], row["breached"], row["breached_at"]) == ("COMPLETE", True, breached_at)
+
+
+def test_a_commitments_time_is_prolonged_only_by_a_change_that_says_so(planned: Any) -> None:
+    """A change that says nothing of it leaves it as it was."""
+    planned.decide(planned.proposed(), planned.moved("PROPOSED", "ACTIVE", valid_until=77_000))
+    planned.decide(planned.moved("ACTIVE", "UNKNOWN"))
+    assert only(planned.rows(), "commitments")["valid_until"] == 77_000
 
 
 def test_a_disposition_says_what_becomes_of_it(planned: Any) -> None:

@@ -28,7 +28,7 @@ actions:
   free: {downstream: cloud, effect: REVERSIBLE, kind: RETRYABLE}
 obligations:
   hold: {resolution: RELEASABLE, release_action: free}
-  other: {resolution: EXPIRING}
+  other: {resolution: EXPIRING, valid: 7d}
 objectives:
   quick: {measure: RELEASE, within: 60s, share: 0.9999, window: 7d, obligation: hold}
 """

@@ -17,7 +17,7 @@ from joingate_schemas.catalogue_file import builtin_catalogue, load_catalogue
 from joingate_schemas.decisions import Command
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.jsonl"))
-CASES = "C01 C05 C07 C09 C12 C14 C17 C19 C22 C23 C24 C26 C30 C31 C35 C37 C38".split()
+CASES = "C01 C05 C07 C09 C12 C14 C17 C19 C22 C23 C24 C26 C28 C29 C30 C31 C32 C33 C35 C37 C38".split()
 
 
 def test_every_case_has_its_trace() -> None:

@@ -77,7 +77,7 @@ def _forgotten(case: Case, row: Commitment, cause: str, evidence: list[str] | No
 
 
 def _nobody_looks(case: Case, claim: Any, row: Commitment) -> Any:
-    return import_module("joingate_processors.law.observations")._kept(claim, row.status, "not of interest")
+    return import_module("joingate_processors.law.news").kept(claim, row.status, "not of interest")
 
 
 def _any_plan(case: Case, intent: Intent, plan_id: str, named: str) -> PlanRow:
@@ -106,22 +106,22 @@ HOLES: dict[str, tuple[str, Callable[..., object]]] = {
     "superseded-while-creating": ("commitments.left_behind", lambda case, row: False),
     "superseded-then-given-back": ("commitments.release_operation", lambda case, row: None),
     "approved-after-stale": ("intents.withdraw_unpermitted", lambda case, intent, cause: []),
-    "reservation-expires": ("observations._commitment_gone", _nobody_looks),
+    "reservation-expires": ("commitment_news._gone", _nobody_looks),
     "release-cannot-parse": ("commitments.reconcile", _forgotten),
-    "cancel-dropped": ("commitments.on_cancelled", lambda case, intent, withdrawn: []),
+    "cancel-dropped": ("dispositions.on_cancelled", lambda case, intent, withdrawn: []),
     "duplicate-attempt": ("case.Case.slot_operation", lambda case, step: None),
     "plans-taken-for-obligations": ("case.Case.plan_in_force", _any_plan),
-    "commitment-taken-for-a-plan-node": ("commitments.on_planned", lambda *of: []),
-    "cancel-kills-the-cleanup": ("commitments.on_cancelled", lambda case, intent, withdrawn: []),
+    "commitment-taken-for-a-plan-node": ("dispositions.on_planned", lambda *of: []),
+    "cancel-kills-the-cleanup": ("dispositions.on_cancelled", lambda case, intent, withdrawn: []),
     "created-twice": ("case.Case.slot_operation", lambda case, step: None),
-    "review-of-stale-work": ("commitments.on_superseded", lambda *of: []),
+    "review-of-stale-work": ("dispositions.on_superseded", lambda *of: []),
     "worker-dies-holding": (
         "timers._silence", lambda case, operation: Ruling("REJECTED", "ALREADY_RESOLVED", "nobody minds")
     ),
     "release-taken-for-done": ("commitments.kind_of", _word_is_enough),
     "promise-in-prose": ("outcomes.settle", _prose_commits),
     "every-branch-reserves": ("case.Case.plan_in_force", _any_plan),
-    "replanned-without-a-diff": ("commitments.on_planned", lambda *of: []),
+    "replanned-without-a-diff": ("dispositions.on_planned", lambda *of: []),
     "owner-disappears": ("owners.retire", lambda case, claim: Ruling("ACCEPTED", "OK", "", claim.owner_id)),
     "transfer-target-crashes": ("custody.check_not_in_transfer", lambda case, row: None),
     "promise-as-a-claim": ("promises.promise", lambda case, claim: Ruling("ACCEPTED", "OK", "only words")),

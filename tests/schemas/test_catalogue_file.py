@@ -135,18 +135,18 @@ MISTAKES: list[tuple[str, str, int, str, str]] = [
         "no action is called 'free'",
     ),
     (
-        "actions:", "obligations: {hold: {resolution: EXPIRING, late_success: RELEASE}}\nactions:", 6,
+        "actions:", "obligations: {hold: {resolution: EXPIRING, valid: 7d, late_success: RELEASE}}\nactions:", 6,
         "obligations.hold.late_success", "needs a release_action",
     ),
     ("actions:", "obligations: {hold: {resolution: UNKNOWN}}\nactions:", 6, "obligations.hold.resolution", "declare a"),
     ("silence: 45s", "communication: PROMISES", 11, "actions.refund.communication", "name its type in `obligation`"),
     ("silence: 45s", "counterparty: 'shop'", 11, "actions.refund.counterparty", "only an action with an obligation"),
     (
-        "actions:", "obligations: {hold: {resolution: EXPIRING, superseded_by: version}}\nactions:", 6,
+        "actions:", "obligations: {hold: {resolution: EXPIRING, valid: 1d, superseded_by: version}}\nactions:", 6,
         "obligations.hold.superseded_by", "none of its attributes",
     ),
     (
-        "actions:", "obligations: {hold: {resolution: EXPIRING, transfer_evidence: ['a b']}}\nactions:", 6,
+        "actions:", "obligations: {hold: {resolution: EXPIRING, valid: 1d, transfer_evidence: ['a b']}}\nactions:", 6,
         "obligations.hold.transfer_evidence.0", "letters, digits",
     ),
     ("actions:", "owners: {worker: {}}\nactions:", 6, "owners.worker.durable", "a worker is a process"),
@@ -172,6 +172,15 @@ MISTAKES: list[tuple[str, str, int, str, str]] = [
     (
         "actions:", "owners: {team: {}}\nprincipals: {bob: {role: PLANNER, owners: ['crew:a']}}\nactions:", 7,
         "principals.bob.owners.0", "no kind of owner is called 'crew'",
+    ),
+    ("actions:", "obligations: {hold: {resolution: EXPIRING}}\nactions:", 6, "obligations.hold.valid", "how long it"),
+    (
+        "actions:", "obligations: {hold: {resolution: TRANSFERABLE, grace: 1h}}\nactions:", 6, "obligations.hold.grace",
+        "say that first",
+    ),
+    (
+        "actions:", "obligations: {hold: {resolution: TRANSFERABLE, condition: '{x'}}\nactions:", 6,
+        "obligations.hold.condition", "is no template",
     ),
     ("actions:", "resources: {w: {mode: EXCLUSIVE, capacity: 2}}\nactions:", 6, "resources.w.capacity", "no capacity"),
 ]  # fmt: skip
@@ -228,6 +237,44 @@ def test_a_mistake_about_what_is_scarce_is_named(old: str, new: str, field: str,
     assert SCARCE.count(old) == 1
     found = mistakes(SCARCE.replace(old, new))
     assert [one for one in found if one[1].startswith(field) and told in one[2]], found
+
+
+def _making(obligation: str, **more: str) -> str:
+    """The good file, whose refund makes an obligation of that shape, with more fields of refund's."""
+    fields = "".join(f"    {name}: {value}\n" for name, value in {"obligation": "hold", **more}.items())
+    text = GOOD.replace("    silence: 45s\n", fields)
+    return (
+        text
+        + "  undo: {downstream: bank, effect: REVERSIBLE, kind: RETRYABLE}\n"
+        + f"obligations: {{hold: {obligation}}}\n"
+    )
+
+
+STRENGTH: list[tuple[str, dict[str, str], str, str]] = [
+    # the obligation, what else refund says, the field at fault, what the sentence says; no field: none is at fault
+    ("{resolution: IRREVERSIBLE}", {}, "actions.refund.approval", "which is IRREVERSIBLE: say whose yes it needs"),
+    ("{resolution: IRREVERSIBLE}", {"approval": "ANY"}, "", ""),
+    ("{resolution: IRREVERSIBLE, release_action: undo}", {"approval": "ANY"}, "actions.refund.obligation", "undo"),
+    ("{resolution: IRREVERSIBLE}", {"approval": "ANY", "compensation": "undo"}, "actions.refund.obligation", "undo"),
+    ("{resolution: COMPENSATABLE}", {}, "actions.refund.compensation", "name what mitigates it"),
+    ("{resolution: COMPENSATABLE}", {"compensation": "undo"}, "", ""),
+    ("{resolution: RELEASABLE, release_action: undo}", {}, "", ""),
+    ("{resolution: TRANSFERABLE, condition: 'ok:{amount}'}", {}, "", ""),
+    ("{resolution: TRANSFERABLE, condition: 'ok:{release}'}", {}, "actions.refund.obligation", "{release} is no decl"),
+]
+
+
+@pytest.mark.parametrize(("obligation", "more", "field", "told"), STRENGTH)
+def test_the_harder_an_obligation_is_to_undo_the_stronger_the_yes_that_it_needs(
+    obligation: str, more: dict[str, str], field: str, told: str
+) -> None:
+    text = _making(obligation, **more)
+    if not field:
+        assert catalogue_from_text(text).actions["refund"].obligation == "hold"
+        return
+    ((_, at, sentence),) = mistakes(text)
+    assert at == field
+    assert told in sentence
 
 
 def test_an_action_that_observes_has_nothing_to_undo() -> None:

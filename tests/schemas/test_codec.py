@@ -140,7 +140,7 @@ def test_what_a_nested_dictionary_leaves_out_is_written_as_its_default() -> None
     assert back.steps == [
         {
             "step_id": "s1", "action": "notify", "business_key": "", "arguments": {}, "goal_id": None, "edges": [],
-            "parallel": False, "commitments": [],
+            "parallel": False, "commitments": [], "condition": None,
         }
     ]  # fmt: skip
 

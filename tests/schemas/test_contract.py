@@ -25,7 +25,16 @@ LITERALS = {
     if typing.get_origin(thing) is typing.Literal
 }
 PRIMITIVES = {str: "string", bytes: "bytes", bool: "boolean", int: "long", float: "double"}
-INSTANTS = {"act_until", "source_time", "valid_until", "key_until", "askable_from", "since", "acknowledge_by"}
+INSTANTS = {
+    "act_until",
+    "source_time",
+    "valid_until",
+    "key_until",
+    "askable_from",
+    "since",
+    "acknowledge_by",
+    "grace_until",
+}
 
 
 def declared(folder: str, name: str) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def test_the_judge_counts_what_stands_against_what_is_wanted() -> None:
 @pytest.mark.parametrize("rule", ["on_planned", "on_cancelled", "on_superseded"])
 def test_without_a_rule_the_full_graph_leaks_too(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison is able to fail: the gate is judged by the same books."""
-    monkeypatch.setattr(import_module("joingate_processors.law.commitments"), rule, lambda *of: [])
+    monkeypatch.setattr(import_module("joingate_processors.law.dispositions"), rule, lambda *of: [])
     assert not compare(60, seed=7).holds
 
 

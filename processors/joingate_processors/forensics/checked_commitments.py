@@ -10,7 +10,9 @@ from joingate_schemas.claims import AnyClaim
 from joingate_schemas.decisions import Decision
 
 _TERMINAL = ("SATISFIED", "RELEASED", "TRANSFERRED")
-_WAITING = ("PENDING_CONDITION", "RELEASE_PENDING", "TRANSFER_PENDING", "RECONCILIATION_REQUIRED", "UNKNOWN")
+_WAITING = (
+    "PENDING_CONDITION", "RELEASE_PENDING", "BREACHED", "TRANSFER_PENDING", "RECONCILIATION_REQUIRED", "UNKNOWN",
+)  # fmt: skip
 _NEVER_AGAIN = ("ACTIVE", "PROPOSED", "PENDING_CONDITION")
 _NEWS = ("Observe", "Override", "Commit")  # what can carry evidence that is newer than an ending
 

@@ -37,6 +37,7 @@ from joingate_processors.law.state import (
     TABLES,
     TIMED_TABLES,
     Commitment,
+    Condition,
     Custody,
     Header,
     Hold,
@@ -136,6 +137,7 @@ class RocksState:
         self.commitments: Table[Commitment] = TimedRocksTable("commitments", db, self._timers)
         self.custodies: Table[Custody] = TimedRocksTable("custodies", db, self._timers)
         self.owners: Table[Owner] = TimedRocksTable("owners", db, self._timers)
+        self.conditions: Table[Condition] = RocksTable("conditions", db)
         self.seen: Table[Seen] = RocksTable("seen", db)
         self.quarantines: Table[Quarantine] = RocksTable("quarantines", db)
         self.holds: Table[Hold] = RocksTable("holds", db)

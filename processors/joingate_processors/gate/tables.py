@@ -23,7 +23,7 @@ Found = TypeVar("Found", covariant=True)
 
 TABLE_TAGS: Final[dict[str, bytes]] = {
     "header": b"h", "intents": b"i", "plans": b"p", "steps": b"s", "operations": b"o", "commitments": b"c",
-    "custodies": b"k", "owners": b"w",
+    "custodies": b"k", "owners": b"w", "conditions": b"e",
     "seen": b"d", "quarantines": b"q", "holds": b"l", "orphans": b"n", "catalogues": b"g",
 }  # fmt: skip
 INDEX_TAGS: Final[dict[str, bytes]] = {

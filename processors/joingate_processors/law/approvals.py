@@ -1,6 +1,6 @@
 """What approvers may say: yes or no to exactly one content, which is what the digest binds it to."""
 
-from joingate_processors.law import order, outcomes, resources
+from joingate_processors.law import outcomes, starting
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, approvals_needed, refuse
 from joingate_processors.law.state import Operation
@@ -34,15 +34,12 @@ def approve(case: Case, claim: c.Approve) -> Ruling:
     needed = approvals_needed(action)
     if len(names) < needed:
         return Ruling("ACCEPTED", "OK", f"{len(names)} of {needed}", identity, operation.status, facts)
-    status, timer, deadline = order.start(case, action, operation)
-    if action.hold_ms:
-        status, timer, deadline = "STAGED", "HOLD", case.now + action.hold_ms
-    facts.append(
-        f.OperationReady(operation_id=identity, intent_id=operation.intent_id, status=status, timer=timer,
-                         deadline_at=deadline)
-    )  # fmt: skip
-    facts += resources.asking(operation, timer)
-    return Ruling("ACCEPTED", "OK", "", identity, status, facts)
+    if action.hold_ms and operation.plan_id:
+        facts.append(f.OperationReady(operation_id=identity, intent_id=operation.intent_id, status="STAGED",
+                                      timer="HOLD", deadline_at=case.now + action.hold_ms))  # fmt: skip
+        return Ruling("ACCEPTED", "OK", "", identity, "STAGED", facts)
+    status, on = starting.go_on(case, operation)
+    return Ruling("ACCEPTED", "OK", "", identity, status, facts + on)
 
 
 def carried(case: Case, action: Action, before: Operation | None, operation: f.OperationOpened) -> list[AnyFact]:

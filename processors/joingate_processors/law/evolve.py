@@ -4,6 +4,7 @@ from typing import assert_never
 
 from joingate_processors.law import evolve_owners
 from joingate_processors.law.digests import digest_of
+from joingate_processors.law.evolve_life import condition_observed, decided, latest_news, lived
 from joingate_processors.law.evolve_resources import resource_changed
 from joingate_processors.law.state import (
     Commitment,
@@ -84,7 +85,7 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
         case f.OwnerRetired():
             evolve_owners.owner_retired(state, fact)
         case f.ObservationRecorded():
-            _observed(state, fact)
+            _observed(state, fact, at)
         case f.IntentCancelled():
             _intent(state, fact.intent_id, status="CANCELLED", plan_id=None)
         case f.IntentClosed():
@@ -110,7 +111,7 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
                 state.header.put("", changed(header, catalogue_digest=fact.digest))
             state.catalogues.put(fact.digest, fact.catalogue.decode())
         case f.DispositionDecided():
-            _kept(state, fact)
+            decided(state, fact)
         case f.EffectRecorded():
             _effect(state, fact)
         case f.ClockSkewed():
@@ -221,7 +222,7 @@ def _plan_recorded(state: State, fact: f.PlanRecorded, at: int) -> None:
                 business_key=step["business_key"], slot_id=step["slot_id"], arguments=step["arguments"],
                 goal_id=step["goal_id"], edges=edges.get(step_id, step["edges"]),
                 invalidated_by=invalidated_by.get(step_id, []), pivot=step["pivot"], irreversible=step["irreversible"],
-                dispatched=False, succeeded=False,
+                dispatched=False, succeeded=False, commitments=step["commitments"], condition=step.get("condition"),
             ),
         )  # fmt: skip
         if step["irreversible"] and not step["parallel"]:
@@ -255,7 +256,8 @@ def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
         {
             **fact.__dict__,
             "latest_generation": fact.generation, "compensated_by": None, "compensating": False, "opened_at": at,
-            "ordered": step is not None and bool(step.edges or step.barrier or step.pivot), "settled_at": None,
+            "ordered": step is not None and bool(step.edges or step.barrier or step.pivot or step.commitments),
+            "settled_at": None,
             "first_permit_at": at if acting else None, "permits": 1 if acting else 0,
             "permit_attempt": fact.attempt if acting else 0, "permitted": [], "permit_at": at if acting else None,
             "permit_worker": "", "external_id": "", "in_doubt_cause": "", "in_doubt_since": None,
@@ -385,7 +387,8 @@ def _commitment_proposed(state: State, fact: f.CommitmentProposed, at: int) -> N
             attributes=fact.attributes, generation=fact.generation, creating_operation=fact.operation_id,
             serving_operation=None, release_wanted=False, finding="UNKNOWN", news={}, created_at=at, since=at,
             due_at=fact.due_at, valid_until=fact.valid_until, evidence=[], release_deadline_at=None,
-            timer=fact.timer, deadline_at=fact.deadline_at,
+            timer=fact.timer, deadline_at=fact.deadline_at, grace_until=fact.grace_until, condition=fact.condition,
+            breached_at=None, observed_at=None, disposition="UNKNOWN",
         ),
     )  # fmt: skip
 
@@ -412,37 +415,29 @@ def _commitment_changed(state: State, fact: f.CommitmentChanged, at: int) -> Non
             ),
             timer=fact.timer,
             deadline_at=fact.deadline_at,
+            **lived(before, fact, at),
         ),
     )  # fmt: skip
 
 
-def _kept(state: State, fact: f.DispositionDecided) -> None:
-    """A kept commitment stands on the ground that is current now; the others keep showing what they stood on."""
-    commitment, intent = state.commitments.get(fact.commitment_id), state.intents.get(fact.intent_id)
-    if fact.disposition == "KEEP" and commitment is not None and intent is not None:
-        state.commitments.put(
-            fact.commitment_id, changed(commitment, intent_version=intent.version, plan_id=intent.plan_id or "")
-        )
-
-
-def _observed(state: State, fact: f.ObservationRecorded) -> None:
+def _observed(state: State, fact: f.ObservationRecorded, at: int) -> None:
     """What is older than its source's latest is kept as evidence, in the ledger alone (law 8)."""
     stamps = news_of(fact.source, fact.source_version, fact.source_time)
     if fact.subject_kind == "OPERATION":
         operation = state.operations.get(fact.subject_id)
         if operation is not None and newness(stamps, operation.news) >= 0:
-            news = _latest(operation.news, stamps)
+            news = latest_news(operation.news, stamps)
             observed = operation.observed or fact.finding == "PRESENT"
             state.operations.put(fact.subject_id, changed(operation, news=news, observed=observed))
     elif fact.subject_kind == "COMMITMENT":
         commitment = state.commitments.get(fact.subject_id)
         if commitment is not None and newness(stamps, commitment.news) >= 0:
-            news = _latest(commitment.news, stamps)
-            state.commitments.put(fact.subject_id, changed(commitment, news=news, finding=fact.finding))
-
-
-def _latest(news: dict[str, int], stamps: dict[str, int]) -> dict[str, int]:
-    return news if not stamps else {**news, **{name: max(at, news.get(name, at)) for name, at in stamps.items()}}
+            news = latest_news(commitment.news, stamps)
+            seen_at = at if fact.finding == "PRESENT" else commitment.observed_at
+            after = changed(commitment, news=news, finding=fact.finding, observed_at=seen_at)
+            state.commitments.put(fact.subject_id, after)
+    elif fact.subject_kind == "CONDITION":
+        condition_observed(state, fact, stamps)
 
 
 def _orphan_raised(state: State, fact: f.OrphanRaised) -> None:

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from joingate_processors.law import commitments
+from joingate_processors.law import dispositions
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.digests import digest_of
@@ -41,7 +41,7 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
             facts += end_plan(case, intent, intent.plan_id, "SUPERSEDED", f"version {claim.version}")
         facts += withdraw_unpermitted(case, intent, f"version {claim.version} was declared")
         goals = {goal["goal_id"]: digest_of(goal) for goal in claim.goals}
-        facts += commitments.on_superseded(case, intent, goals, _withdrawn(facts))
+        facts += dispositions.on_superseded(case, intent, goals, _withdrawn(facts))
     return Ruling("ACCEPTED", "OK", "", claim.intent_id, "OPEN", facts)
 
 
@@ -70,7 +70,7 @@ def cancel(case: Case, claim: c.CancelIntent) -> Ruling:
     if intent.plan_id is not None:
         facts += end_plan(case, intent, intent.plan_id, "CLOSED", "cancel")
     facts += withdraw_unpermitted(case, intent, "its intent was cancelled")
-    facts += commitments.on_cancelled(case, intent, _withdrawn(facts))
+    facts += dispositions.on_cancelled(case, intent, _withdrawn(facts))
     return Ruling("ACCEPTED", "OK", "", claim.intent_id, "CANCELLED", facts)
 
 

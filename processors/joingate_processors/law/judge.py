@@ -10,7 +10,7 @@ from typing import assert_never
 
 from joingate_processors.law import (
     approvals,
-    commitments,
+    commitment_claims,
     custody,
     intents,
     observations,
@@ -252,9 +252,9 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
         case c.CancelIntent():
             return intents.cancel(case, claim)
         case c.Release():
-            return commitments.release(case, claim)
+            return commitment_claims.release(case, claim)
         case c.MarkSatisfied():
-            return commitments.mark_satisfied(case, claim)
+            return commitment_claims.mark_satisfied(case, claim)
         case c.RequestReconciliation():
             return _request_reconciliation(case, claim)
         case c.Approve():
@@ -297,7 +297,7 @@ def _request_reconciliation(case: Case, claim: c.RequestReconciliation) -> Rulin
         refuse("MALFORMED", f"a {claim.subject_kind} can't be reconciled", claim.subject_id)
     if claim.subject_kind == "COMMITMENT":
         custody.open_ground(case, claim.intent_id, claim.subject_id, 0)
-        return commitments.request_reconciliation(case, claim)
+        return commitment_claims.request_reconciliation(case, claim)
     case.open_intent(claim.intent_id, 0)
     operation = case.state.operations.get(claim.subject_id)
     if operation is None or operation.intent_id != claim.intent_id:

@@ -14,6 +14,7 @@ from joingate_processors.law.state import (
     TABLES,
     TIMED_TABLES,
     Commitment,
+    Condition,
     Custody,
     Header,
     Hold,
@@ -150,6 +151,7 @@ class MemoryState:
         self.commitments: Table[Commitment] = TimedTable(TIMED_TABLES["commitments"], dues)
         self.custodies: Table[Custody] = TimedTable(TIMED_TABLES["custodies"], dues)
         self.owners: Table[Owner] = TimedTable(TIMED_TABLES["owners"], dues)
+        self.conditions: Table[Condition] = MemoryTable()
         self.seen: Table[Seen] = MemoryTable()
         self.quarantines: Table[Quarantine] = MemoryTable()
         self.holds: Table[Hold] = MemoryTable()

@@ -2,11 +2,12 @@
 
 import re
 from functools import lru_cache
+from typing import assert_never
 
 from joingate_processors.law.case import Case
 from joingate_processors.law.state import Commitment, Operation
 from joingate_schemas import facts as f
-from joingate_schemas.catalogue import Action
+from joingate_schemas.catalogue import Action, ObligationType
 from joingate_schemas.claims import Arguments, Scalar
 from joingate_schemas.ids import commitment_id, content_digest, operation_id
 
@@ -88,6 +89,12 @@ def digest(action: Action, business_key: str, arguments: Arguments) -> str:
     return content_digest(action.name, meaning_of(action, arguments), refs)
 
 
+def obligation_of(case: Case, name: str) -> ObligationType:
+    """What the catalogue says of the obligation type; cautious defaults if it was dropped from it."""
+    known = case.catalogue.obligations.get(name)
+    return known if known is not None else ObligationType(name, resolution="UNKNOWN")
+
+
 def phases_of(case: Case, action: Action) -> f.Phases:
     """Two phases unless nothing lasting happens, or it can be undone on a downstream that knows our keys."""
     if action.effect == "OBSERVE":
@@ -105,12 +112,17 @@ def ready(case: Case, action: Action, phases: f.Phases) -> tuple[f.OperationStat
 def opened(
     case: Case, action: Action, *, intent_id: str, intent_version: int, plan_id: str, step_id: str,
     goal_id: str | None, business_key: str, arguments: Arguments, generation: int, commitment: str | None = None,
-    compensates: str | None = None, requested_by: str = "", identity: str = "", needs: bool = False,
+    compensates: str | None = None, requested_by: str = "", identity: str = "", approval: bool = False,
+    needs: bool = False,
 ) -> f.OperationOpened:  # fmt: skip
-    """The operation of this slot and generation, STAGED if an approval, a hold window or the arbiter comes first."""
+    """The operation of this slot and generation, STAGED if an approval, a hold window or the arbiter comes first.
+
+    `approval`: somebody has to approve this one, whatever the action's own policy. What the gate opens to discharge
+    an obligation needs the approvals of its action too, but has no hold window. `needs`: it has to ask the arbiter.
+    """
     phases = phases_of(case, action)
     status, timer, deadline = ready(case, action, phases)
-    if plan_id and action.approval != "NONE":
+    if approval or action.approval != "NONE":
         status, timer, deadline = "STAGED", "APPROVAL", case.now + action.approval_ms
     elif plan_id and action.hold_ms:
         status, timer, deadline = "STAGED", "HOLD", case.now + action.hold_ms
@@ -127,8 +139,13 @@ def opened(
     )  # fmt: skip
 
 
-def proposed(case: Case, action: Action, operation: f.OperationOpened) -> f.CommitmentProposed | None:
-    """The obligation that the operation will create; None if it creates none, or the ledger has it open already."""
+def proposed(
+    case: Case, action: Action, operation: f.OperationOpened, condition: str | None = None
+) -> f.CommitmentProposed | None:
+    """The obligation that the operation will create; None if it creates none, or the ledger has it open already.
+
+    `condition` is what has to be observed before it is made.
+    """
     kind = case.catalogue.obligations.get(action.obligation or "")
     if kind is None or operation.commitment_id is None:
         return None
@@ -143,8 +160,11 @@ def proposed(case: Case, action: Action, operation: f.OperationOpened) -> f.Comm
         counterparty_refs=_counterparties(action, operation),
         quantity=None,
         attributes={name: str(operation.arguments[name]) for name in kind.attributes if name in operation.arguments},
-        generation=operation.generation, operation_id=operation.operation_id, due_at=None,
-        valid_until=case.now + kind.valid_ms if kind.valid_ms else None, timer="NONE", deadline_at=None,
+        generation=operation.generation, operation_id=operation.operation_id,
+        due_at=None if kind.due_ms is None else case.now + kind.due_ms,
+        valid_until=None if kind.valid_ms is None else case.now + kind.valid_ms, timer="NONE", deadline_at=None,
+        grace_until=None if kind.due_ms is None or not kind.grace_ms else case.now + kind.due_ms + kind.grace_ms,
+        condition=condition,
     )  # fmt: skip
 
 
@@ -168,8 +188,9 @@ def latest_generation(case: Case, intent_id: str, action: str, business_key: str
 
 
 def discharging(
-    case: Case, name: str | None, origin: Operation, business_key: str, commitment: str | None, compensates: str | None
-) -> f.OperationOpened | None:
+    case: Case, name: str | None, origin: Operation, business_key: str, commitment: str | None,
+    compensates: str | None, requested_by: str = "", approval: bool = False,
+) -> f.OperationOpened | None:  # fmt: skip
     """The gate's own operation that undoes `origin`: a release or a compensation; None if none may be opened.
 
     Its business key is the id of what it discharges, so that each obligation has one discharging slot. Only a
@@ -188,16 +209,36 @@ def discharging(
     return opened(
         case, action, intent_id=origin.intent_id, intent_version=origin.intent_version, plan_id="", step_id="",
         goal_id=origin.goal_id, business_key=business_key, arguments=arguments, generation=generation,
-        commitment=commitment, compensates=compensates,
+        commitment=commitment, compensates=compensates, requested_by=requested_by, approval=approval,
     )  # fmt: skip
 
 
-def release_operation(case: Case, commitment: Commitment) -> f.OperationOpened | None:
+def discharging_action(case: Case, commitment: Commitment, origin: Operation | None) -> str | None:
+    """The action that discharges such a commitment, by its resolution class; None if no machine may, or can.
+
+    What stays in the world (COMPENSATABLE, IRREVERSIBLE) is mitigated by the release action of its type, or else by
+    the compensation of the action that made it.
+    """
+    kind = obligation_of(case, commitment.obligation_type)
+    match kind.resolution:
+        case "RELEASABLE" | "EXPIRING" | "TRANSFERABLE":
+            return kind.release_action
+        case "COMPENSATABLE" | "IRREVERSIBLE":
+            action = None if origin is None else case.action_of(origin)
+            return kind.release_action or (None if action is None else action.compensation)
+        case "UNKNOWN":
+            return None
+        case _:
+            assert_never(kind.resolution)
+
+
+def release_operation(
+    case: Case, commitment: Commitment, requested_by: str = "", approval: bool = False
+) -> f.OperationOpened | None:
     """The next generation of the commitment's release; None if its type has no release action, or none may start."""
-    kind = case.catalogue.obligations.get(commitment.obligation_type)
     origin = case.state.operations.get(commitment.creating_operation or "")
-    if kind is None or origin is None:
+    name = discharging_action(case, commitment, origin)
+    if name is None or origin is None:
         return None
-    return discharging(
-        case, kind.release_action, origin, commitment.commitment_id, commitment.commitment_id, None
-    )  # fmt: skip
+    identity = commitment.commitment_id
+    return discharging(case, name, origin, identity, identity, None, requested_by, approval)

@@ -4,8 +4,9 @@ It is asked when a step is dispatched and again when it is about to act, since w
 """
 
 from joingate_processors.law.case import Case
+from joingate_processors.law.deadlines import expired
 from joingate_processors.law.opening import ready
-from joingate_processors.law.state import Operation, PlanRow, Step, plan_key, step_key
+from joingate_processors.law.state import Commitment, Operation, PlanRow, Step, plan_key, step_key
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Action
 
@@ -36,8 +37,16 @@ def unverified(case: Case, operation: Operation) -> str | None:
     if action is not None and action.verification and not operation.observed:
         return "is not yet observed"
     commitment = case.state.commitments.get(operation.commitment_id) if operation.commitment_id else None
-    if commitment is not None and commitment.status not in ("ACTIVE", "SATISFIED"):
-        return f"made the commitment {commitment.commitment_id}, which is {commitment.status}"
+    lacks = None if commitment is None else carries_nobody(case, commitment)
+    return None if lacks is None else f"made the commitment {lacks}"
+
+
+def carries_nobody(case: Case, commitment: Commitment) -> str | None:
+    """Why nothing may rely on the commitment, as a clause that begins with its id; None if something may."""
+    if commitment.status not in ("ACTIVE", "SATISFIED"):
+        return f"{commitment.commitment_id}, which is {commitment.status}"
+    if expired(commitment, case.now):
+        return f"{commitment.commitment_id}, whose time passed at {commitment.valid_until}"
     return None
 
 
@@ -59,6 +68,8 @@ def unmet(case: Case, plan: PlanRow, step: Step) -> Unmet | None:
     there, or it is a pivot and not last. None if nothing speaks against it.
     """
     found = _edges_unmet(case, plan, step) if step.edges else None
+    if found is None and step.commitments:
+        found = _commitments_unmet(case, step)
     if found is None and step.pivot:
         found = _pivot_unmet(case, plan, step)
     return found or _barrier_unmet(case, plan, step)
@@ -112,6 +123,15 @@ def _edges_unmet(case: Case, plan: PlanRow, step: Step) -> Unmet | None:
                 return "DEPENDENCY_UNMET", (
                     f"step {step.step_id} conflicts with {other.step_id}, which is {rival.status}"
                 )
+    return None
+
+
+def _commitments_unmet(case: Case, step: Step) -> Unmet | None:
+    for one in step.commitments:
+        row = case.state.commitments.get(one)
+        lacks = f"{one}, which is not there" if row is None else carries_nobody(case, row)
+        if lacks is not None:
+            return "DEPENDENCY_UNMET", f"step {step.step_id} relies on the commitment {lacks}"
     return None
 
 

@@ -1,6 +1,6 @@
 """What an executor may say of an operation, and the endings that observers and operators share with it."""
 
-from joingate_processors.law import commitments, custody, leases, order
+from joingate_processors.law import commitments, conditions, custody, leases, order, reliance, waiting
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import REMINDER_MS, raise_orphan
@@ -41,7 +41,7 @@ def settle(
                 f.OperationCompensated(operation_id=origin.operation_id, intent_id=origin.intent_id,
                                        by=operation.operation_id)
             )  # fmt: skip
-    return facts
+    return facts + commitments.freed(case, operation)
 
 
 def fail(
@@ -52,7 +52,8 @@ def fail(
         f.OperationFailed(operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=attempt,
                           proof=proof, evidence=evidence, source=source)
     ]  # fmt: skip
-    return facts + _answered(case, operation) + commitments.on_absent(case, operation, proof, evidence)
+    facts += _answered(case, operation) + commitments.on_absent(case, operation, proof, evidence)
+    return facts + commitments.freed(case, operation)
 
 
 def withdraw(case: Case, operation: Operation, cause: str) -> list[AnyFact]:
@@ -61,7 +62,9 @@ def withdraw(case: Case, operation: Operation, cause: str) -> list[AnyFact]:
         f.OperationWithdrawn(operation_id=operation.operation_id, intent_id=operation.intent_id, cause=cause)
     ]
     facts += _answered(case, operation)
-    return facts + commitments.on_absent(case, operation, "no permit was issued", [])
+    return (
+        facts + commitments.on_absent(case, operation, "no permit was issued", []) + commitments.freed(case, operation)
+    )
 
 
 def _answered(case: Case, operation: Operation) -> list[AnyFact]:
@@ -213,6 +216,9 @@ def prepared(case: Case, claim: c.Prepared) -> Ruling:
         facts = [] if in_doubt else withdraw(case, operation, stale)
         return Ruling("REJECTED", stale, "its ground is no longer current", operation_id,
                       status if in_doubt else "WITHDRAWN", facts)  # fmt: skip
+    held = _relies_on_old(case, operation)
+    if held is not None:
+        return held
     waits = order.still_unmet(case, operation)
     if waits is not None:
         refuse(*waits, operation_id, status)
@@ -231,6 +237,30 @@ def prepared(case: Case, claim: c.Prepared) -> Ruling:
     )  # fmt: skip
     return Ruling("ACCEPTED", "OK", "", operation_id, "IN_DOUBT" if in_doubt else "SUBMITTED",
                   [permit, *_answered(case, operation)])  # fmt: skip
+
+
+def _relies_on_old(case: Case, operation: Operation) -> Ruling | None:
+    """The refusal of a permit while what its step relies on has expired, or is looked at again; None if all is fresh.
+
+    What waits for a look is STAGED anew, and its executor asked again after it; one in doubt stays so.
+    """
+    identity, status = operation.operation_id, operation.status
+    pending = conditions.awaited_by(case, operation)
+    if pending is not None:
+        refuse("DEPENDENCY_UNMET", f"its condition {pending.condition} is not met any more", identity, status)
+    step = reliance.step_of(case, operation) if operation.ordered else None
+    if step is None:
+        return None
+    reliance.check(case, step, identity, status)
+    wait = waiting.revalidation(case, step)
+    if wait is None:
+        return None
+    facts = list(wait.asks)
+    if status != "IN_DOUBT":
+        status = "STAGED"
+        facts.insert(0, f.OperationReady(operation_id=identity, intent_id=operation.intent_id, status=status,
+                                         timer=wait.timer, deadline_at=wait.deadline_at))  # fmt: skip
+    return Ruling("REJECTED", "NOT_READY", "what it relies on is looked at again first", identity, status, facts)
 
 
 def commit(case: Case, claim: c.Commit) -> Ruling:

@@ -1,6 +1,7 @@
 """What leaves the gate because of a decision: commands, questions for the reconciler, commitment rows. Pure."""
 
 from joingate_processors.law.case import Case
+from joingate_processors.law.commitments import LOOK_AGAIN
 from joingate_processors.law.order import still_unmet
 from joingate_processors.law.outgoing_resources import resource_messages
 from joingate_processors.law.state import Commitment, Operation, State, newness, news_of
@@ -148,11 +149,23 @@ def _row(state: State, decision: Decision, partition: int, row: Commitment) -> C
         type_version=row.type_version, resource_refs=row.resource_refs, counterparty_refs=row.counterparty_refs,
         quantity=row.quantity, attributes=row.attributes, operation_id=row.serving_operation or row.creating_operation,
         created_at=row.created_at, due_at=row.due_at, valid_until=row.valid_until, evidence=row.evidence,
-        partition=partition, ledger_seq=decision.seq, epoch=decision.epoch,
+        partition=partition, ledger_seq=decision.seq, epoch=decision.epoch, grace_until=row.grace_until,
+        breached_at=row.breached_at, condition=row.condition,
         fencing_token=0 if held is None else held.fencing_token, worker="" if held is None else held.worker,
         transfer_to="" if held is None else held.target_owner,
         transfer_token=0 if held is None else held.offered_token,
     )  # fmt: skip
+
+
+def _rests(row: Commitment) -> bool:
+    """Whether it is breached and nothing is asked about it: whoever asked knows enough."""
+    return row.status == "BREACHED" and not row.release_wanted
+
+
+def _lapsed(case: Case, row: Commitment) -> bool:
+    """Whether it is UNKNOWN though it was made: its time has passed, so the thing itself is asked about."""
+    origin = case.state.operations.get(row.creating_operation or "")
+    return row.status == "UNKNOWN" and origin is not None and origin.status == "SETTLED"
 
 
 def _commitment_question(
@@ -160,12 +173,15 @@ def _commitment_question(
 ) -> InDoubtRequest | None:
     """Ask for the thing itself where an observation is waited for; say RESOLVED where one was."""
     kind: InDoubtKind
-    if row.timer == "VERIFICATION" or row.status == "RECONCILIATION_REQUIRED":
+    asked = isinstance(fact, f.CommitmentChanged) and fact.cause == LOOK_AGAIN
+    if row.timer == "VERIFICATION" or row.status == "RECONCILIATION_REQUIRED" or asked or _lapsed(case, row):
         kind = "VERIFY_RELEASE" if row.release_wanted else "VERIFY_COMMITMENT"
-    elif (row.status == "ACTIVE" or row.status in TERMINAL_COMMITMENT) and isinstance(fact, f.CommitmentChanged):
+    elif (row.status == "ACTIVE" or row.status in TERMINAL_COMMITMENT or _rests(row)) and isinstance(
+        fact, f.CommitmentChanged
+    ):
         kind = "RESOLVED"
     elif (
-        row.status == "RELEASE_PENDING"
+        row.status in ("RELEASE_PENDING", "BREACHED")
         and isinstance(fact, f.CommitmentChanged)
         and fact.cause.startswith("release failed")
     ):

@@ -1,6 +1,6 @@
 """What a person on duty may force, with a name, a reason and evidence; and what becomes of quarantined records."""
 
-from joingate_processors.law import commitments, custody, outcomes
+from joingate_processors.law import commitment_claims, commitment_time, commitments, custody, dispositions, outcomes
 from joingate_processors.law.arrival import FollowUp, Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.state import Commitment, Operation, State, hold_key
@@ -76,6 +76,19 @@ def _in_force(case: Case, row: Commitment) -> bool:
     return made and (serving is None or serving.status not in OPEN_OPERATION)
 
 
+def _in_doubt(case: Case, operation_id: str | None) -> bool:
+    operation = case.state.operations.get(operation_id or "")
+    return operation is not None and operation.status in ("IN_DOUBT", "ESCALATED")
+
+
+def _is_known(case: Case, row: Commitment) -> bool:
+    """Whether it was made, and no release of it may have acted: else the operation is to be settled first (law 4)."""
+    origin = case.state.operations.get(row.creating_operation or "")
+    serving = case.state.operations.get(row.serving_operation or "")
+    made = origin is None or origin.status == "SETTLED"
+    return made and (serving is None or serving.status not in ("SUBMITTED", "IN_DOUBT", "ESCALATED"))
+
+
 def _commitment(case: Case, claim: c.Override) -> Ruling:
     row = case.state.commitments.get(claim.subject_id)
     if row is None or row.intent_id != claim.intent_id:
@@ -86,18 +99,30 @@ def _commitment(case: Case, claim: c.Override) -> Ruling:
     if status in TERMINAL_COMMITMENT:
         refuse("ILLEGAL_TRANSITION", f"{status} is final", identity, status)
     cause = f"overridden by {claim.principal}: {claim.reason}"
+    unmade = commitment_claims.unmade(case, row)
     facts: list[AnyFact]
     match claim.to:
+        case "RELEASED" if unmade is not None:
+            facts = commitment_claims.dropped(case, unmade, cause)
+        case _ if unmade is not None:
+            refuse("ILLEGAL_TRANSITION", f"nothing of it was made yet, so it is not to be {claim.to}", identity, status)
         case "RELEASED":
             facts = commitments.released(case, row, cause, claim.evidence, None)
-        case "SATISFIED":
+        case "SATISFIED" if _is_known(case, row):
             facts = commitments.discharged(case, row, "SATISFIED", cause, claim.evidence)
+            facts += commitments.unbegun(case, row, cause)
         case "RECONCILIATION_REQUIRED":
             facts = commitments.reconcile(case, row, cause)
-        case "RELEASE_PENDING":
-            facts = commitments.start_release(case, row, cause, claim.evidence)
+        case "RELEASE_PENDING" if status == "BREACHED" and row.release_wanted:
+            return Ruling("REPLAYED", "ALREADY_SO", "its release goes on", identity, status)
+        case "RELEASE_PENDING" if not _in_doubt(case, row.serving_operation):
+            facts = dispositions.decided(row, "RELEASE", cause)
+            facts += commitments.start_release(case, row, cause, claim.evidence)
+        case "BREACHED" if _is_known(case, row):
+            facts = commitment_time.breach(case, row, cause, claim.evidence)
         case "ACTIVE" if _in_force(case, row):
             facts = [commitments.change(row, "ACTIVE", cause, claim.evidence)]
+            facts += dispositions.kept_by_decision(case, row, cause)
         case _:
             refuse("ILLEGAL_TRANSITION", f"{status} can't be overridden to {claim.to}", identity, status)
     after = next(fact.after for fact in facts if isinstance(fact, f.CommitmentChanged))

@@ -2,11 +2,23 @@
 
 from math import isfinite
 
-from joingate_processors.law import approvals, commitments, custody, order, outcomes, resources, versions
+from joingate_processors.law import (
+    approvals,
+    commitments,
+    conditions,
+    custody,
+    dispositions,
+    order,
+    outcomes,
+    reliance,
+    resources,
+    versions,
+    waiting,
+)
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.digests import digest_of
-from joingate_processors.law.opening import commitment_for, digest, natural_key, opened, proposed
+from joingate_processors.law.opening import commitment_for, digest, natural_key, obligation_of, opened, proposed
 from joingate_processors.law.state import Intent, Operation, Step, plan_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -14,6 +26,7 @@ from joingate_schemas.burden import burden_of
 from joingate_schemas.catalogue import Action
 from joingate_schemas.facts import AnyFact
 from joingate_schemas.ids import operation_id
+from joingate_schemas.record import changed
 
 STEPS_MAX = 1_000
 OPEN_MAX = 500
@@ -60,7 +73,9 @@ def plan(case: Case, claim: c.Plan) -> Ruling:
 
 def _content(claim: c.Plan, details: list[f.StepDetail], adopt: bool) -> str:
     said = (adopt, claim.replaces) if adopt else ()
-    return digest_of(claim.intent_version, *said, details, sorted(claim.commitments))
+    # Without the conditions that are not there, so that a plan said by an older release has the digest that it had.
+    steps = [{name: value for name, value in one.items() if name != "condition" or value} for one in details]
+    return digest_of(claim.intent_version, *said, steps, sorted(claim.commitments))
 
 
 def _check_replaces(case: Case, intent: Intent, claim: c.Plan) -> None:
@@ -112,7 +127,24 @@ def _detail(case: Case, claim: c.Plan, step: c.PlanStep, ordinal: int) -> f.Step
         "goal_id": step.get("goal_id"), "edges": step.get("edges", []), "parallel": step.get("parallel", False),
         "pivot": action.kind == "PIVOT", "irreversible": action.irreversible,
         "commitments": step.get("commitments", []),
+        "condition": _condition(case, claim, action, step_id, step.get("condition")),
     }  # fmt: skip
+
+
+def _condition(case: Case, claim: c.Plan, action: Action, step_id: str, said: str | None) -> str | None:
+    """The condition that a step names for its obligation; refused where it has none, or its type has its own."""
+    if said is None:
+        return None
+    kind = case.catalogue.obligations.get(action.obligation or "")
+    if kind is None:
+        refuse("MALFORMED", f"step {step_id}: a condition belongs to an obligation, and {action.name} makes none",
+               claim.plan_id)  # fmt: skip
+    if kind.condition:
+        refuse("MALFORMED", f"step {step_id}: the catalogue says what {kind.name} waits for ({kind.condition}); leave "
+               "the condition out", claim.plan_id)  # fmt: skip
+    if not said or not said.isprintable():
+        refuse("MALFORMED", f"step {step_id}: a condition is a name without control characters", claim.plan_id)
+    return said
 
 
 def _business_key(claim: c.Plan, action: Action, step: c.PlanStep, arguments: c.Arguments) -> str:
@@ -175,7 +207,7 @@ def _replan(case: Case, intent: Intent, claim: c.Plan, details: list[f.StepDetai
     withdrawn = {fact.operation_id for fact in facts if isinstance(fact, f.OperationWithdrawn)}
     slots = {f"{one['action']}\x1f{one['business_key']}": one["arguments"] for one in details}
     named = set(claim.commitments).union(*(one["commitments"] for one in details))
-    return facts + commitments.on_planned(case, intent, slots, named, withdrawn)
+    return facts + dispositions.on_planned(case, intent, slots, named, withdrawn)
 
 
 def end_plan(case: Case, intent: Intent, plan_id: str, status: f.PlanStatus, by: str) -> list[AnyFact]:
@@ -219,6 +251,8 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
     )
     if claim.idempotency_key is not None and claim.idempotency_key != identity:
         refuse("KEY_MISMATCH", f"the key of this wish is {identity}, not {claim.idempotency_key}", identity)
+    if step.commitments or step.edges:
+        reliance.check(case, step, identity)
     waits = order.unmet(case, plan, step)
     if waits is not None:
         refuse(*waits, identity)
@@ -233,16 +267,54 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
         generation=generation, commitment=commitment, requested_by=claim.principal, identity=identity,
         needs=bool(needs),
     )  # fmt: skip
+    more: list[AnyFact] = []
+    if commitment is not None:
+        custody.check_owner(case, f"intent:{claim.intent_id}", operation.operation_id)
+        condition = conditions.condition_of(case, action, step.condition, step.business_key, arguments)
+        obligation = proposed(case, action, operation, condition)
+        if obligation is not None:
+            more.append(obligation)
+            if condition is not None and not conditions.is_met(case, intent.intent_id, condition):
+                operation, pending = _until_met(case, operation, obligation)
+                more.append(pending)
+            more += versions.withdraw_older(case, obligation)
+    if (step.commitments or step.edges) and _is_free(operation):
+        operation, asks = _until_seen(case, step, operation)
+        more += asks
     facts: list[AnyFact] = [operation]
     if needs:
         facts += resources.wanted(operation, needs)
-    if commitment is not None:
-        custody.check_owner(case, f"intent:{claim.intent_id}", operation.operation_id)
-        obligation = proposed(case, action, operation)
-        if obligation is not None:
-            facts += [obligation, *versions.withdraw_older(case, obligation)]
+    facts += more
     facts += approvals.carried(case, action, current, operation)
     return Ruling("ACCEPTED", "OK", "", operation.operation_id, operation.status, facts)
+
+
+def _is_free(operation: f.OperationOpened) -> bool:
+    """Whether nothing holds it but the arbiter, who is asked last."""
+    return operation.status != "STAGED" or operation.timer == "RESOURCES"
+
+
+def _until_met(
+    case: Case, operation: f.OperationOpened, obligation: f.CommitmentProposed
+) -> tuple[f.OperationOpened, f.CommitmentChanged]:
+    """The operation STAGED, unless it is so already, and its obligation PENDING_CONDITION, until both may go on."""
+    deadline = case.now + obligation_of(case, obligation.obligation_type).condition_ms
+    if _is_free(operation):
+        operation = changed(operation, status="STAGED", timer="CONDITION", deadline_at=deadline)
+    pending = f.CommitmentChanged(
+        commitment_id=obligation.commitment_id, intent_id=obligation.intent_id, before="PROPOSED",
+        after="PENDING_CONDITION", cause=f"waits for {obligation.condition}", evidence=[], operation_id=None,
+        timer="CONDITION", deadline_at=deadline,
+    )  # fmt: skip
+    return operation, pending
+
+
+def _until_seen(case: Case, step: Step, operation: f.OperationOpened) -> tuple[f.OperationOpened, list[AnyFact]]:
+    """The operation, STAGED while what it relies on is looked at, if that was too long ago; and what is asked then."""
+    wait = waiting.revalidation(case, step)
+    if wait is None:
+        return operation, []
+    return changed(operation, status="STAGED", timer=wait.timer, deadline_at=wait.deadline_at), wait.asks
 
 
 def _asked(action: Action, step: Step, arguments: c.Arguments | None) -> c.Arguments:

@@ -7,6 +7,7 @@ commit).
 from joingate_processors.law import custody
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
+from joingate_processors.law.deadlines import first_of
 from joingate_processors.law.digests import digest_of
 from joingate_processors.law.plans import OPEN_MAX
 from joingate_processors.law.state import Commitment
@@ -39,13 +40,15 @@ def promise(case: Case, claim: c.Promise) -> Ruling:
         refuse("NOT_OWNER", f"'{claim.principal}' may not promise for {owner_id}", identity)
     if intent.commitments_open >= OPEN_MAX:
         refuse("COMMITMENT_DEBT", f"{intent.commitments_open} commitments are open, of {OPEN_MAX}", identity)
+    due_at = claim.due_at if claim.due_at is not None or kind.due_ms is None else case.now + kind.due_ms
     made = f.CommitmentProposed(
         commitment_id=identity, intent_id=claim.intent_id, intent_version=intent.version, goal_id=claim.goal_id,
         plan_id=intent.plan_id or "", step_id="", owner_id=owner_id, obligation_type=kind.name,
         type_version=kind.version, resource_refs=refs, counterparty_refs=[claim.counterparty], quantity=None,
-        attributes={CONTENT: content}, generation=1, operation_id=None, due_at=claim.due_at,
+        attributes={CONTENT: content}, generation=1, operation_id=None, due_at=due_at,
         valid_until=case.now + kind.valid_ms if kind.valid_ms else None, timer="VERIFICATION",
         deadline_at=case.now + kind.verification_ms,
+        grace_until=None if due_at is None or not kind.grace_ms else due_at + kind.grace_ms, condition=None,
     )  # fmt: skip
     if kind.observed:
         return Ruling("ACCEPTED", "OK", "in force once the message was seen", identity, "PROPOSED", [made])
@@ -53,10 +56,11 @@ def promise(case: Case, claim: c.Promise) -> Ruling:
 
 
 def _in_force(claim: c.Promise, made: f.CommitmentProposed, content: str) -> f.CommitmentChanged:
+    timer, deadline_at = first_of(made.valid_until, made.due_at if made.grace_until is None else made.grace_until)
     return f.CommitmentChanged(
         commitment_id=made.commitment_id, intent_id=made.intent_id, before="PROPOSED", after="ACTIVE",
         cause=f"promised to {claim.counterparty}", evidence=[f"promise:{claim.claim_id}", f"{CONTENT}:{content}"],
-        operation_id=None, timer="NONE", deadline_at=None,
+        operation_id=None, timer=timer, deadline_at=deadline_at,
     )  # fmt: skip
 
 

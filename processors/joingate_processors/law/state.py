@@ -8,7 +8,7 @@ that setting one is the same write as the row itself.
 from typing import Protocol, TypeVar
 
 from joingate_schemas.claims import Arguments, Edge, Finding
-from joingate_schemas.facts import CommitmentStatus, OperationStatus, Phases, PlanStatus, Timer
+from joingate_schemas.facts import CommitmentStatus, Disposition, OperationStatus, Phases, PlanStatus, Timer
 from joingate_schemas.record import record
 
 
@@ -81,6 +81,8 @@ class Step:
     irreversible: bool
     dispatched: bool  # under this plan
     succeeded: bool
+    commitments: list[str]  # that it relies on, besides those that the steps make which it requires
+    condition: str | None  # what has to be observed before its obligation is made
 
 
 @record
@@ -167,6 +169,21 @@ class Commitment:
     release_deadline_at: int | None
     timer: Timer
     deadline_at: int | None
+    grace_until: int | None  # when a missed one counts as breached; None: as soon as it is due
+    condition: str | None  # what has to be observed before it is made
+    breached_at: int | None  # its first breach, whatever became of it since
+    observed_at: int | None  # when a source last showed it
+    disposition: Disposition  # the latest; UNKNOWN while none was decided
+
+
+@record
+class Condition:
+    """What is known of something that obligations wait for: the latest that each source said, and the latest of all."""
+
+    intent_id: str
+    condition: str
+    finding: Finding
+    news: dict[str, int]
 
 
 @record
@@ -290,6 +307,7 @@ class State(Protocol):
     commitments: Table[Commitment]  # key: commitment id
     custodies: Table[Custody]  # key: commitment id; only where there was a transfer, an assignment or a lease
     owners: Table[Owner]  # key: owner id; only those that were retired
+    conditions: Table[Condition]  # key: condition_key
     seen: Table[Seen]  # key: seen_key
     quarantines: Table[Quarantine]  # key: quarantine id
     holds: Table[Hold]  # key: hold_key
@@ -312,6 +330,7 @@ TABLES: dict[str, type] = {
     "commitments": Commitment,
     "custodies": Custody,
     "owners": Owner,
+    "conditions": Condition,
     "seen": Seen,
     "quarantines": Quarantine,
     "holds": Hold,
@@ -356,6 +375,11 @@ def plan_key(intent_id: str, plan_id: str) -> str:
 def step_key(intent_id: str, plan_id: str, step_id: str) -> str:
     """The key of a step's row."""
     return f"{intent_id}\x1f{plan_id}\x1f{step_id}"
+
+
+def condition_key(intent_id: str, condition: str) -> str:
+    """The key of a condition's row, beside the intent that waits for it."""
+    return f"{intent_id}\x1f{condition}"
 
 
 def seen_key(intent_id: str, claim_id: str) -> str:

@@ -2,10 +2,10 @@
 
 from typing import assert_never
 
-from joingate_processors.law import commitments, order, outcomes, owners, resources, transfers
+from joingate_processors.law import commitment_time, conditions, order, outcomes, owners, resources, starting, waiting
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
-from joingate_processors.law.commitments import BACKOFF_DOUBLINGS_MAX, REMINDER_MS, change, kind_of, raise_orphan
+from joingate_processors.law.commitments import BACKOFF_DOUBLINGS_MAX, REMINDER_MS, raise_orphan
 from joingate_processors.law.state import Commitment, Operation, PlanRow
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -26,7 +26,7 @@ def timer_fired(case: Case, claim: c.TimerFired) -> Ruling:
     elif claim.subject_kind == "COMMITMENT":
         commitment = case.state.commitments.get(claim.subject_id)
         if commitment is not None and _fits(claim, commitment):
-            return _commitment(case, commitment)
+            return commitment_time.fired(case, commitment)
     elif claim.subject_kind in ("OWNER", "LEASE"):
         return owners.timer_fired(case, claim)
     refuse("ALREADY_RESOLVED", f"{claim.timer} of {claim.subject_id} is not waited for any more", claim.subject_id)
@@ -45,8 +45,8 @@ def _operation(case: Case, operation: Operation) -> Ruling:
         case "APPROVAL":
             return _ruled(operation, "WITHDRAWN", "no approval in time",
                           outcomes.withdraw(case, operation, "no approval in time"))  # fmt: skip
-        case "HOLD":
-            return _hold_passed(case, operation)
+        case "HOLD" | "CONDITION" | "REVALIDATION":
+            return _waited(case, operation)
         case "RESOURCES":
             return _ruled(operation, "WITHDRAWN", "the arbiter did not answer in time",
                           resources.not_answered(case, operation))  # fmt: skip
@@ -64,8 +64,8 @@ def _operation(case: Case, operation: Operation) -> Ruling:
             )
             return _ruled(operation, "ESCALATED", task, [outcomes.escalate(case, operation, task, [])])
         case (
-            "NONE" | "PROGRESS" | "DISPOSITION" | "RELEASE" | "VERIFICATION" | "RECONCILIATION" | "TRANSFER" | "LEASE"
-            | "RETIREMENT" | "UNKNOWN"
+            "NONE" | "PROGRESS" | "DISPOSITION" | "RELEASE" | "VERIFICATION" | "RECONCILIATION" | "DUE" | "VALIDITY"
+            | "TRANSFER" | "LEASE" | "RETIREMENT" | "UNKNOWN"
         ):  # fmt: skip
             refuse("ALREADY_RESOLVED", f"an operation has no timer {operation.timer}", operation.operation_id)
         case _:
@@ -86,18 +86,18 @@ def _human_gate_reminded(case: Case, operation: Operation) -> Ruling:
     return _ruled(operation, operation.status, f"the human gate {gate} is reminded", facts)
 
 
-def _hold_passed(case: Case, operation: Operation) -> Ruling:
-    action = case.action_of(operation)
-    stale = case.may_not_act(operation)
-    if action is None or stale:
-        cause = stale or "its action left the catalogue"
-        return _ruled(operation, "WITHDRAWN", cause, outcomes.withdraw(case, operation, cause))
-    status, timer, deadline = order.start(case, action, operation)
-    fact = f.OperationReady(operation_id=operation.operation_id, intent_id=operation.intent_id, status=status,
-                            timer=timer, deadline_at=deadline)  # fmt: skip
-    asks = resources.asking(operation, timer)
-    said = "what it waits for is gone" if status == "STAGED" and not asks else "the hold window passed"
-    return _ruled(operation, status, said, [fact, *asks])
+def _waited(case: Case, operation: Operation) -> Ruling:
+    """A hold window passed, or what a STAGED operation waited for was not said in time, or was meanwhile."""
+    missed = None
+    if operation.timer == "CONDITION" and conditions.awaited_by(case, operation) is not None:
+        missed = "its condition was not met in time"
+    elif operation.timer == "REVALIDATION" and not waiting.is_carried(case, operation):
+        missed = "what it relies on was not seen again in time"
+    if missed is not None:
+        return _ruled(operation, "WITHDRAWN", missed, outcomes.withdraw(case, operation, missed))
+    status, facts = starting.go_on(case, operation)
+    said = "what it waits for is gone" if status == "STAGED" else "what it waited for has passed"
+    return _ruled(operation, status, said if status != "WITHDRAWN" else "its ground is gone", facts)
 
 
 def _silence(case: Case, operation: Operation) -> Ruling:
@@ -157,47 +157,3 @@ def _plan(case: Case, plan: PlanRow) -> Ruling:
                          "look at its open steps; replan, compensate or cancel")
         )  # fmt: skip
     return Ruling("ACCEPTED", "OK", "open joins and no progress", plan.plan_id, plan.status, facts)
-
-
-def _commitment(case: Case, row: Commitment) -> Ruling:
-    kind = kind_of(case, row)
-    facts: list[AnyFact]
-    match row.timer:
-        case "TRANSFER":
-            facts = transfers.overdue(case, row)
-        case "DISPOSITION":
-            facts = commitments.give_up(case, row, "no plan took it up in time", ["plan"])
-        case "RELEASE":
-            facts = _release_again(case, row)
-        case "VERIFICATION" if row.release_wanted:
-            facts = _release_again(case, row)
-        case "VERIFICATION":
-            facts = commitments.reconcile(case, row, "nothing was observed in time")
-        case "RECONCILIATION":
-            facts = [
-                change(row, row.status, "still not reconciled", [], timer="RECONCILIATION",
-                       deadline_at=case.now + kind.reconciliation_ms),
-                raise_orphan(case, "OVERDUE", "COMMITMENT", row.commitment_id, row.intent_id,
-                             "its reconciliation is past its deadline", "ask the system of record, then override"),
-            ]  # fmt: skip
-        case _:
-            refuse("ALREADY_RESOLVED", f"a commitment has no timer {row.timer}", row.commitment_id)
-    after = [fact.after for fact in facts if isinstance(fact, f.CommitmentChanged)]
-    return Ruling("ACCEPTED", "OK", "", row.commitment_id, after[-1] if after else row.status, facts)
-
-
-def _release_again(case: Case, row: Commitment) -> list[AnyFact]:
-    """Go on releasing, past the deadline too (then also an incident): giving up is not an ending."""
-    kind = kind_of(case, row)
-    overdue = row.release_deadline_at is not None and case.now >= row.release_deadline_at + kind.release_ms
-    facts: list[AnyFact] = []
-    if overdue:
-        facts.append(
-            raise_orphan(case, "OVERDUE", "COMMITMENT", row.commitment_id, row.intent_id,
-                         "its release is past its deadline", "release it by hand and override, with evidence")
-        )  # fmt: skip
-    serving = case.state.operations.get(row.serving_operation or "")
-    if serving is not None and serving.status in f.OPEN_OPERATION:
-        return [*facts, change(row, row.status, "its release goes on", [], timer="RELEASE",
-                               deadline_at=case.now + kind.release_ms)]  # fmt: skip
-    return facts + commitments.start_release(case, row, "release again", [])

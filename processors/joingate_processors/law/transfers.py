@@ -4,7 +4,7 @@ The status TRANSFERRED is the end of an obligation that has left our books: an `
 type is TRANSFERABLE. Between owners on our books the commitment goes on, with the status that it had.
 """
 
-from joingate_processors.law import commitments, custody, leases
+from joingate_processors.law import commitment_claims, commitments, custody, dispositions, leases
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import change, kind_of
@@ -28,7 +28,7 @@ def transfer(case: Case, claim: c.Transfer) -> Ruling:
     if claim.acknowledge_by is not None and claim.acknowledge_by <= case.now:
         refuse("MALFORMED", f"acknowledge_by {claim.acknowledge_by} is past", claim.commitment_id)
     custody.open_ground(case, claim.intent_id, claim.commitment_id, 0)
-    row = commitments.known(case, claim.intent_id, claim.commitment_id)
+    row = commitment_claims.known(case, claim.intent_id, claim.commitment_id)
     offer = custody.offer_of(case, row)
     if offer is not None:
         return _while_offered(case, claim, row, offer)
@@ -83,7 +83,7 @@ def _check_may_leave(case: Case, row: Commitment, target: str) -> None:
 def accept(case: Case, claim: c.AcceptTransfer) -> Ruling:
     """The target takes over: with the offer's token, and with the evidence that the type asks for."""
     custody.open_ground(case, claim.intent_id, claim.commitment_id, 0)
-    row = commitments.known(case, claim.intent_id, claim.commitment_id)
+    row = commitment_claims.known(case, claim.intent_id, claim.commitment_id)
     offer = custody.offer_of(case, row)
     if offer is None and row.owner_id == claim.owner_id:
         return Ruling("REPLAYED", "ALREADY_SO", f"{claim.owner_id} owns it", row.commitment_id, row.status)
@@ -130,7 +130,7 @@ def _come_home(case: Case, row: Commitment, owner_id: str, status: CommitmentSta
     home = changed(row, owner_id=owner_id, status=status)
     if status != "ACTIVE" or not commitments.left_behind(case, home):
         return []
-    return commitments.revalidate(case, home, "it came back to its intent", ["plan"])
+    return dispositions.revalidate(case, home, "it came back to its intent", ["plan"])
 
 
 def owned_by(
@@ -150,7 +150,7 @@ def _goes_on(case: Case, row: Commitment, offer: Custody, cause: str, evidence: 
     origin = case.state.operations.get(row.creating_operation or "")
     if origin is not None and origin.status != "SETTLED":
         return commitments.reconcile(case, row, f"{cause}; its creation is {origin.status}", evidence)
-    timer, deadline_at = commitments.resting(case, row, after)
+    timer, deadline_at = dispositions.resting(case, row, after)
     return [change(row, after, cause, evidence, timer=timer, deadline_at=deadline_at)]
 
 
@@ -173,7 +173,7 @@ def _back(case: Case, row: Commitment, offer: Custody, cause: str, evidence: lis
         facts += commitments.cleared(case, row.intent_id, row.commitment_id, ("OVERDUE",), cause)
     as_before = changed(row, status=offer.resumes)
     if offer.resumes == "ACTIVE" and _resumed(facts) and commitments.left_behind(case, row):
-        facts += commitments.give_up(case, as_before, "its ground went while it was offered", ["plan"])
+        facts += dispositions.give_up(case, as_before, "its ground went while it was offered", ["plan"])
     return facts
 
 
@@ -211,7 +211,7 @@ def observed(case: Case, claim: c.Observe, row: Commitment) -> tuple[CommitmentS
 
 def assign(case: Case, claim: c.AssignOwner) -> Ruling:
     """The control plane gives it an owner, as far as a declared policy goes; nobody has to acknowledge."""
-    row = commitments.known(case, claim.intent_id, claim.commitment_id)
+    row = commitment_claims.known(case, claim.intent_id, claim.commitment_id)
     identity, status, owner_id = row.commitment_id, row.status, claim.owner_id
     policy = case.catalogue.policies.get(claim.policy)
     if policy is None:
@@ -246,6 +246,6 @@ def _assigned(case: Case, row: Commitment, owner_id: str, cause: str, evidence: 
     facts = owned_by(case, row, owner_id, token, cause, evidence)
     if row.timer == "DISPOSITION":
         # What becomes of it is no longer decided by the change of plan of an intent that does not own it.
-        timer, deadline_at = commitments.resting(case, row, row.status)
+        timer, deadline_at = dispositions.resting(case, row, row.status)
         facts.append(change(row, row.status, cause, [], timer=timer, deadline_at=deadline_at))
     return facts + _come_home(case, row, owner_id, row.status)

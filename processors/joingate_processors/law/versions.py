@@ -1,6 +1,6 @@
 """What a newer version makes pointless: an older request that is otherwise alike, as a review of an older artifact."""
 
-from joingate_processors.law import commitments, outcomes
+from joingate_processors.law import dispositions, outcomes
 from joingate_processors.law.case import Case
 from joingate_processors.law.state import Commitment
 from joingate_schemas import facts as f
@@ -35,4 +35,4 @@ def _given_up(case: Case, row: Commitment, cause: str, version: str) -> list[Any
     origin = case.state.operations.get(row.creating_operation or "")
     if origin is not None and origin.status in ("STAGED", "VALIDATED") and not origin.permits:
         return outcomes.withdraw(case, origin, cause)
-    return commitments.give_up(case, row, cause, [version])
+    return dispositions.give_up(case, row, cause, [version])

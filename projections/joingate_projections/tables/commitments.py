@@ -28,6 +28,7 @@ def proposed(rows: Rows, fact: CommitmentProposed, at: At) -> None:
         "evidence": [],
         "breached": False,
         "obliged_since": None,
+        "breached_at": None,
         "disposition": None,
         "observation": None,
         "in_doubt_since": None,
@@ -53,7 +54,9 @@ def transition(rows: Rows, fact: CommitmentChanged, at: At) -> None:
         "evidence": kept(old["evidence"], *fact.evidence),
         "operation_id": fact.operation_id if fact.operation_id is not None else old["operation_id"],
         "creating_operation": old["creating_operation"] or fact.operation_id,
+        "valid_until": fact.valid_until if fact.valid_until is not None else old["valid_until"],
         "breached": old["breached"] or "BREACHED" in (fact.before, fact.after),
+        "breached_at": old["breached_at"] or (at.time if fact.after == "BREACHED" else None),
         "timer": fact.timer,
         "deadline_at": fact.deadline_at,
         # An offer in question stays in sight; every other one ends when the commitment moves on.
