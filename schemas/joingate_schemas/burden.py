@@ -3,7 +3,6 @@
 Pure: the law records it with the plan, so that candidates can be compared by what was known when they were made.
 """
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import assert_never
 
@@ -15,24 +14,31 @@ _TELLS_BY_ITSELF = frozenset({"IDEMPOTENT_KEY", "LOOKUP"})
 
 def burden_of(steps: Sequence[StepDetail], commitments: Collection[str], catalogue: Catalogue) -> Burden:
     """The burden of a plan with these steps, that names these commitments beside those that its steps rely on."""
-    actions = [catalogue.actions.get(step["action"]) for step in steps]
-    known = [action for action in actions if action is not None]
-    obligations = [catalogue.obligations[one.obligation] for one in known if one.obligation in catalogue.obligations]
-    named = set(commitments).union(*(step["commitments"] for step in steps))
-    modes = Counter(mode for action in known for mode in _modes(action, catalogue))
-    return {
-        "by_class": dict(sorted(Counter(one.resolution for one in obligations).items())),
-        "reused": len(named - catalogue.obligations.keys()),
-        "approvals": sum(_approvals(action) for action in known),
-        "promises": sum(action.communication == "PROMISES" for action in known),
-        "exclusive": modes["EXCLUSIVE"],
-        "scarce": modes["CAPACITY"] + modes["ONCE_EVER"],
-        "irreversible": sum(action.irreversible for action in known),
-        "doubtful": sum(_doubtful(action, catalogue) for action in known),
-        "idle_cost": sum((one.idle_cost for one in obligations), 0.0),
-        "cost": sum((action.cost for action in known), 0.0),
-        "unknown": len(actions) - len(known),
-    }
+    burden: Burden = {
+        "by_class": {}, "reused": 0, "approvals": 0, "promises": 0, "exclusive": 0, "scarce": 0, "irreversible": 0,
+        "doubtful": 0, "idle_cost": 0.0, "cost": 0.0, "unknown": 0,
+    }  # fmt: skip
+    named, by_class = set(commitments), burden["by_class"]
+    for step in steps:
+        named.update(step["commitments"])
+        action = catalogue.actions.get(step["action"])
+        if action is None:
+            burden["unknown"] += 1
+            continue
+        obligation = catalogue.obligations.get(action.obligation) if action.obligation is not None else None
+        if obligation is not None:
+            by_class[obligation.resolution] = by_class.get(obligation.resolution, 0) + 1
+            burden["idle_cost"] += obligation.idle_cost
+        for mode in _modes(action, catalogue) if action.resources else ():
+            burden["exclusive" if mode == "EXCLUSIVE" else "scarce"] += 1
+        burden["approvals"] += _approvals(action)
+        burden["promises"] += action.communication == "PROMISES"
+        burden["irreversible"] += action.irreversible
+        burden["doubtful"] += _doubtful(action, catalogue)
+        burden["cost"] += action.cost
+    burden["reused"] = len(named - catalogue.obligations.keys()) if named else 0
+    burden["by_class"] = dict(sorted(by_class.items()))
+    return burden
 
 
 def _modes(action: Action, catalogue: Catalogue) -> list[str]:

@@ -23,14 +23,25 @@ from joingate_schemas.catalogue import Resource
 from joingate_schemas.decisions import Decision
 from joingate_schemas.facts import AnyFact
 
+# Most facts concern no resource, and most operations need none.
+_CONCERNED: frozenset[type] = frozenset(
+    {
+        f.ResourceChanged, f.OperationInDoubt, f.OperationWithdrawn, f.OperationFailed, f.OperationSettled,
+        f.OperationCompensated, f.CommitmentChanged,
+    }
+)  # fmt: skip
+
 
 def resource_messages(
     case: Case, decision: Decision, partition: int, facts: Iterable[AnyFact]
 ) -> list[AnyResourceMessage]:
     """What `facts`, of `decision`, mean for the arbiter, read from the state into which they were folded."""
+    concerned = [fact for fact in facts if type(fact) in _CONCERNED]
+    if not concerned:
+        return []
     said: dict[tuple[str, str], AnyResourceMessage] = {}
     speaker = _Speaker(case, decision, partition)
-    for fact in facts:
+    for fact in concerned:
         match fact:
             case f.ResourceChanged():
                 message = speaker.about(fact)

@@ -73,9 +73,7 @@ def plan(case: Case, claim: c.Plan) -> Ruling:
 
 def _content(claim: c.Plan, details: list[f.StepDetail], adopt: bool) -> str:
     said = (adopt, claim.replaces) if adopt else ()
-    # Without the conditions that are not there, so that a plan said by an older release has the digest that it had.
-    steps = [{name: value for name, value in one.items() if name != "condition" or value} for one in details]
-    return digest_of(claim.intent_version, *said, steps, sorted(claim.commitments))
+    return digest_of(claim.intent_version, *said, details, sorted(claim.commitments))
 
 
 def _check_replaces(case: Case, intent: Intent, claim: c.Plan) -> None:
