@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from joingate.cli.output import Json, is_terminal, note, print_json, short, show, table, without_catalogues
-from joingate.faults import FAILED
+from joingate.faults import FAILED, FaceError
 
 if TYPE_CHECKING:
     from joingate_processors.forensics.play import TraceResult
@@ -190,17 +190,24 @@ def _show_proof(result: "ProveResult") -> None:
 def verify(partition: Partition = None, json: Json = False) -> None:
     """Check a live ledger: its chain, every invariant by a checker of its own, and each decision by the law again.
 
-    Reads only. Exit code 1 if anything is broken.
+    Reads only. Exit code 1 if anything is broken, or if there is nothing to check.
     """
     from joingate.audit import verify_ledger
     from joingate.settings import load_settings
 
-    report = verify_ledger(load_settings(), partition)
+    settings = load_settings()
+    report = verify_ledger(settings, partition)
     if json:
         print_json(report.row())
     else:
         for line in report.lines():
             print(line)
+    if not any(report.records.values()):
+        which = "The ledger" if partition is None else f"Partition {partition} of the ledger"
+        raise FaceError(
+            f"{which} {settings.topics.ledger} at {settings.bootstrap_servers} holds no decision, so that nothing was "
+            "checked: see that JOINGATE_PREFIX and BOOTSTRAP_SERVERS name the deployment that you mean."
+        )
     if not report.holds:
         raise typer.Exit(FAILED)
 

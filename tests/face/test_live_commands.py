@@ -135,11 +135,30 @@ def test_verify_finds_nothing_wrong(ask: Joingate, submitted: Path) -> None:
     assert report["holds"]
     assert report["decided_again"] > 8
     assert report["repeated"] >= 1
+    # Every partition is named, those that nothing was decided on yet too.
+    assert set(report["records"]) == {"0", "1", "2", "3"}
     # Each of the seven rules about obligations by its name, with its verdict and over how many cases.
     verdicts = {one["name"]: one["verdict"] for one in report["seven"]}
     assert set(verdicts) == set(SEVEN)
     assert "BROKEN" not in verdicts.values()
     assert "STALE_CREATES: " in ask("verify").out
+
+
+def test_verify_of_an_empty_ledger_is_no_success(
+    joingate: Joingate, stack: Stack, topic_prefix: str, bootstrap: str
+) -> None:
+    """Whoever looks at the wrong prefix is told so: nothing was checked, so nothing was shown to hold."""
+    Topics(topic_prefix).create(bootstrap, 2, ["workspace"])
+    environment = {**stack.environment, "JOINGATE_PREFIX": topic_prefix, "JOINGATE_PARTITIONS": "2"}
+    said = joingate("verify", environment=environment)
+    assert said.code == 1
+    assert said.out.startswith("Partition 0: empty.\nPartition 1: empty.\n")
+    assert f"{topic_prefix}ledger" in said.sentence
+    assert "JOINGATE_PREFIX" in said.sentence
+    machine = joingate("verify", "--json", "--partition", 1, environment=environment)
+    (report,) = machine.objects
+    assert (machine.code, report["records"], report["holds"]) == (1, {"1": 0}, False)
+    assert "Partition 1" in machine.sentence
 
 
 def test_replay_writes_a_trace_that_simulate_plays_alike(
