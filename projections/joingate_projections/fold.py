@@ -97,7 +97,8 @@ def fold(rows: Rows, decision: Decision, partition: int, codec: Codec | None = N
     RegistryUnavailable, before anything is changed, when only the registry could tell what such a claim says.
     """
     asked = _asked(rows, decision, codec or _ours())
-    at = At(partition, decision.seq, decision.decided_at, decision.claim_type)
+    refused = decision.reason if decision.verdict == "REJECTED" else ""
+    at = At(partition, decision.seq, decision.decided_at, decision.claim_type, refused)
     for fact in decision.facts:
         fold_fact(rows, fact, at)
     rows.put("decisions", decision_key(partition, decision.seq), _decision_row(decision, at, asked))
@@ -229,8 +230,12 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             assert_never(fact)
 
 
+# News that the law kept and did not believe: outdated by its own source, or an absence that proves nothing.
+_UNBELIEVED = frozenset({"STALE_OBSERVATION", "NO_PROOF", "TOO_EARLY"})
+
+
 def _observed(rows: Rows, fact: ObservationRecorded, at: At) -> None:
-    """The latest news of each source, and on the row of the subject the latest of all."""
+    """The latest news of each source, and on the row of the subject the latest of all that was believed."""
     news = {
         "finding": fact.finding,
         "source": fact.source,
@@ -239,8 +244,13 @@ def _observed(rows: Rows, fact: ObservationRecorded, at: At) -> None:
         "evidence": fact.evidence,
         "at": at.time,
     }
-    row = {**vars(fact), **at.born()}
-    rows.put("observations", joined(fact.subject_kind, fact.intent_id, fact.subject_id, fact.source), row)
+    key = joined(fact.subject_kind, fact.intent_id, fact.subject_id, fact.source)
+    believed = at.refused not in _UNBELIEVED
+    # What is outdated is no source's latest word; the decision keeps it. What is unproven is, and says so.
+    if at.refused != "STALE_OBSERVATION" or rows.get("observations", key) is None:
+        rows.put("observations", key, {**vars(fact), "unbelieved": None if believed else at.refused, **at.born()})
+    if not believed:
+        return
     if fact.subject_kind == "OPERATION":
         operations.observed(rows, fact.subject_id, news, at)
     elif fact.subject_kind == "COMMITMENT":

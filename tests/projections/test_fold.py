@@ -501,6 +501,47 @@ def test_each_sources_latest_news_is_kept(planned: Any) -> None:
     assert only(rows, "operations")["observation"]["finding"] == "PRESENT"
 
 
+def observed_as(hand: Any, finding: str, version: int, reason: str = "OK", source: str = "messenger") -> None:
+    """News about the operation, as the law took it or refused it."""
+    fact = changed(hand.observed(hand.operation(), finding), source_version=version, source=source)
+    verdict = "ACCEPTED" if reason == "OK" else "REJECTED"
+    hand.decide(fact, claim_type="Observe", topic="observations", verdict=verdict, reason=reason)
+
+
+@pytest.mark.parametrize("reason", ["STALE_OBSERVATION", "NO_PROOF", "TOO_EARLY"])
+def test_news_that_was_not_believed_does_not_win_over_news_that_was(planned: Any, reason: str) -> None:
+    """PRESENT of version 9, then ABSENT of version 3: the row shows what was seen, and history has both."""
+    planned.decide(planned.opened())
+    planned.decide(planned.settled())
+    observed_as(planned, "PRESENT", 9)
+    before = only(planned.rows(), "operations")
+    assert (before["seen"], before["shown"]) == (True, "VERIFIED")
+    observed_as(planned, "ABSENT", 3, reason)
+    rows = planned.rows()
+    assert only(rows, "operations") == before
+    decided = [one for one in rows.tables["decisions"].values() if one["claim_type"] == "Observe"]
+    assert [one["facts"][0]["finding"] for one in decided] == ["PRESENT", "ABSENT"]
+    assert all(planned.operation() in one["mentions"] for one in decided)
+    # A source's latest word is its newest; one that was unproven is its latest all the same, and is marked.
+    latest = only(rows, "observations")
+    expected = ("PRESENT", 9, None) if reason == "STALE_OBSERVATION" else ("ABSENT", 3, reason)
+    assert (latest["finding"], latest["source_version"], latest["unbelieved"]) == expected
+
+
+def test_news_that_was_refused_for_what_it_shows_is_shown(planned: Any) -> None:
+    """The control: what contradicts the record is believed, and puts it in doubt."""
+    planned.decide(planned.opened())
+    planned.decide(planned.settled())
+    observed_as(planned, "PRESENT", 9)
+    observed_as(planned, "ABSENT", 10, "CONFLICTING_OUTCOME")
+    row = only(planned.rows(), "operations")
+    assert (row["seen"], row["observation"]["finding"], row["observation"]["source_version"]) == (False, "ABSENT", 10)
+    observed_as(planned, "ABSENT", 1, "STALE_OBSERVATION", source="archive")
+    by_source = {one["source"]: one["unbelieved"] for one in planned.rows().tables["observations"].values()}
+    assert by_source == {"messenger": None, "archive": "STALE_OBSERVATION"}
+    assert only(planned.rows(), "operations")["observation"]["source"] == "messenger"
+
+
 def refused(hand: Any, claim: Any, reason: str = "NOT_COMMITTED") -> None:
     """The claim, refused: the ledger has its bytes, and no fact."""
     hand.decide(claim_type=type(claim).__name__, verdict="REJECTED", reason=reason, claim=hand.codec.encode(claim))
