@@ -313,6 +313,18 @@ def test_a_group_alone_prints_its_help(joingate: Any) -> None:
     assert "dismiss" in said.out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [[], ["proposals/0/1", "--all"], ["proposals/0/1", "--problem", "OVERSIZED"], ["--scope", "acme/1"],
+     ["--all", "--before", "soon"]],
+)  # fmt: skip
+def test_what_is_to_be_dismissed_is_said_in_one_way(joingate: Any, words: list[str]) -> None:
+    """One record by its id, or all that fit; nothing is asked of the API or the broker before that is clear."""
+    said = joingate("quarantine", "dismiss", *words, "--as", "ann", "--reason", "a storm", "--yes")
+    assert said.code == 2
+    assert said.sentence
+
+
 def test_the_base_install_says_what_the_command_line_needs() -> None:
     """One sentence instead of a traceback, where the extra `cli` is not installed."""
     code = "import sys\nfor name in ('typer', 'rich'): sys.modules[name] = None\nfrom joingate.cli import main\nmain()"

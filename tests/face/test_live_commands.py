@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -285,6 +286,53 @@ def test_a_quarantined_record_is_mended_and_redriven(ask: Joingate, stack: Stack
     wait_until(lambda: reader.page("intents", [("status", "OPEN")])["rows"])
     rows = wait_until(lambda: [r for r in reader.page("intents")["rows"] if r["intent_id"] == key], what="the intent")
     assert rows[0]["version"] == 1
+
+
+def _on_terminal(stack: Stack, answer: bytes, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command with a person at its terminal, who gives this answer."""
+    theirs, ours = pty.openpty()
+    try:
+        os.write(theirs, answer)
+        return subprocess.run(
+            [sys.executable, "-m", "joingate", *words], stdin=ours, capture_output=True, text=True, check=False,
+            env={**os.environ, **stack.environment},
+        )  # fmt: skip
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def test_many_records_are_dismissed_at_once_after_a_yes(ask: Joingate, stack: Stack) -> None:
+    """Those that fit, and no other; how many is told first, and without a yes nothing is dismissed."""
+    key = "acme/quarantine/storm"
+    first, *rest = records = [_quarantined(stack, b"no record", key) for _ in range(4)]
+    untouched = _quarantined(stack, b"no record", "acme/quarantine/other")
+    reader = HttpReader(stack.api_url)
+    second_at = reader.one("quarantine", rest[0])["row"]["created_at"]
+    dismiss = ("quarantine", "dismiss", "--all", "--as", "ann", "--reason", "a storm", "--scope", key)
+
+    unasked = ask(*dismiss)
+    assert unasked.code == 2
+    assert "4 records: UNREADABLE 4" in unasked.sentence
+    assert "--yes" in unasked.sentence
+    none = ask(*dismiss, "--problem", "OVERSIZED", "--yes")
+    assert (none.code, none.out) == (0, "No open record fits: nothing was dismissed.\n")
+    refused = _on_terminal(stack, b"n\n", *dismiss)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "Nothing was dismissed." in refused.stderr
+    assert {_status(stack, one) for one in records} == {"OPEN"}
+
+    earliest = ask(*dismiss, "--before", second_at, "--yes", "--json")
+    assert earliest.code == 0, earliest.err
+    assert [one.get("id") for one in earliest.objects] == [first, None]
+    assert earliest.objects[-1] == {"dismissed": 1, "refused": 0}
+    wait_until(lambda: _status(stack, first) == "RESOLVED")
+    agreed = _on_terminal(stack, b"y\n", *dismiss, "--problem", "UNREADABLE")
+    assert agreed.returncode == 0, agreed.stderr
+    assert "3 records: UNREADABLE 3; 0 claims wait for them." in agreed.stderr
+    assert agreed.stdout.splitlines()[-1] == "Dismissed: 3. Refused: 0."
+    wait_until(lambda: {_status(stack, one) for one in rest} == {"RESOLVED"})
+    assert _status(stack, untouched) == "OPEN"
 
 
 def test_dismissing_what_is_not_there_fails(ask: Joingate) -> None:
