@@ -84,6 +84,7 @@ def run_up(settings: Settings, options: Options) -> int:
     0: everything held; 1: something did not; 130: it was to end by itself (`once`) and was interrupted before. Without
     `once` a signal is how it ends, and no failure.
     """
+    catalogue = find_catalogue(_catalogue_of(settings))  # before a broker is started for nothing
     show = make_show(options.machine)
     with _Ending() as ending, contextlib.ExitStack() as stack:
         show.step(f"broker: {_broker_sentence(choose_source().value)}")
@@ -91,7 +92,7 @@ def run_up(settings: Settings, options: Options) -> int:
         run = stack.enter_context(_run_folder(options, show))
         here = _of_this_run(settings, options, broker.bootstrap_servers, run.path)
         show.step(f"topics at {here.bootstrap_servers}")
-        created = deployment.create_topics(here, find_catalogue(here.catalogue))
+        created = deployment.create_topics(here, catalogue)
         deployment.try_canary(here)
         fresh = here.topics.ledger in created
         if fresh:
@@ -161,12 +162,17 @@ def _of_this_run(settings: Settings, options: Options, bootstrap: str, folder: P
             "bootstrap_servers": bootstrap,
             "data_dir": folder,
             "gate_status": None,  # ours lies in the run's folder, whatever the environment knows of another
-            "catalogue": settings.catalogue if os.environ.get("JOINGATE_CATALOGUE") else "demo",
+            "catalogue": _catalogue_of(settings),
             "port": _port(settings, options),
             # The client library's own remarks about a broker that starts or stops would be in the way here.
             "client": {"log_level": "0", **settings.client},
         }
     )
+
+
+def _catalogue_of(settings: Settings) -> str:
+    """The catalogue that was asked for; without a wish that of the stories."""
+    return settings.catalogue if os.environ.get("JOINGATE_CATALOGUE") else "demo"
 
 
 def _broker_sentence(source: str) -> str:
