@@ -23,6 +23,8 @@ CatalogueName = Annotated[
 ]
 Partition = Annotated[int | None, typer.Option("--partition", help="Only this partition of the ledger.")]
 
+_SEEDS_SHOWN_MAX = 5
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this room."""
@@ -182,8 +184,8 @@ def _show_proof(result: "ProveResult") -> None:
     for trace_seed, violation in result.violations:
         print(f"seed {trace_seed}: {violation}")
     print("\nNaive: the same story with an agent that calls the tools itself, and tries again when no answer comes.")
-    naive = ", ".join(map(str, result.naive_seeds)) or "none"
-    print(f"The gate closed {result.closed} intents. Naive failures to look at: seeds {naive}.")
+    naive = ", ".join(map(str, result.naive_seeds[:_SEEDS_SHOWN_MAX])) or "none"
+    print(f"The gate closed {result.closed} intents. Naive failures to look at (--json has all): seeds {naive}.")
     print(f"One again: joingate prove --traces 1 --seed SEED{f' --steps {result.steps}' if result.steps else ''}")
 
 

@@ -117,7 +117,8 @@ def test_prove_counts_and_holds(joingate: Any) -> None:
     assert said.code == 0
     assert proof["gated_violations"] == proof["gated_doubled"] == 0
     assert proof["naive_violations"] > 5
-    assert proof["naive_seeds"]
+    assert len(proof["naive_seeds"]) == proof["naive_violations"] > 0
+    assert {"restarts", "claims out of order", "claims sent twice"} <= proof["faults"].keys()
 
 
 def test_prove_says_the_same_for_people(joingate: Any) -> None:
