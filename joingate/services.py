@@ -97,12 +97,13 @@ def run_gate(settings: Settings, stop: threading.Event, reporter: Reporter) -> N
         else:
             reporter.say("BUSY", status["sentence"] or "; ".join(troubles) or "joining its group", status=status)
 
+    catalogue = find_catalogue(settings.catalogue)  # first: without one nothing is begun, and no folder made
     reporter.say("STARTING")
     run(
         GateSettings(
             bootstrap_servers=settings.bootstrap_servers,
             data_dir=folder(settings, "gate"),
-            catalogue=find_catalogue(settings.catalogue),
+            catalogue=catalogue,
             prefix=settings.prefix,
             partitions=settings.partitions,
             registry_url=settings.registry_url,
@@ -254,8 +255,8 @@ def run_sample(settings: Settings, stop: threading.Event, reporter: Reporter, *,
     from joingate.sample.process import BankProcess
     from joingate_producers import Connection
 
-    reporter.say("STARTING")
     catalogue = find_catalogue(settings.catalogue)
+    reporter.say("STARTING")
     state = folder(settings, "sample")
     names = executors_of(catalogue)
     with (

@@ -14,10 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from joingate.cli import catalogues, lists, quarantines, questions, reading, scenes, serving, topics, tracing
-from joingate.faults import FAILED, MALFORMED, FaceError
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+from joingate.faults import FAILED, INTERRUPTED, MALFORMED, FaceError
 
 HELP = """A gate over Apache Kafka that decides, exactly once, which of an agent's actions may go ahead.
 

@@ -22,7 +22,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def up(
-    once: Annotated[bool, typer.Option("--once", help="End after the scenarios; exit 0 if all held.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End after the scenarios; exit 0 if all held, 130 if interrupted.")
+    ] = False,
     data_dir: DataDir = None,
     port: Port = None,
     json: Json = False,
@@ -30,7 +32,7 @@ def up(
     """Start everything, play the two bundled scenarios, and go on until Ctrl-C.
 
     A Kafka broker is found (BOOTSTRAP_SERVERS) or started. State is kept in a folder that goes when all ends, or in
-    --data-dir. A second Ctrl-C ends everything at once.
+    --data-dir. Ctrl-C ends it with exit code 0, or 130 where --once was not done yet; a second one ends it at once.
     """
     from joingate.settings import load_settings
     from joingate.up import Options, run_up
