@@ -122,7 +122,7 @@ REASONS: dict[str, Reason] = _table(
     (514, "OPEN_COMMITMENTS", "A commitment of the intent is not discharged.",
      "Satisfy, release, transfer or reconcile the named commitment.", LATER),
     (515, "UNKNOWN_OPERATION", "No such operation.", "Read the operation's id from the ledger.", CHANGED),
-    (516, "TOO_EARLY", "Something sent may still be on its way, so a look proves nothing yet.",
+    (516, "TOO_EARLY", "Something sent may still be on its way, so nothing proves yet that it did not happen.",
      "Look again after the longest in-flight time.", LATER),
     (517, "NOT_READY", "The operation still waits for its approval, its hold window or its resources.",
      "Wait for the PREPARE command.", LATER),

@@ -86,6 +86,14 @@ def resent(court: Court) -> None:
     assert court.observe("s1", "RESEND").verdict == "ACCEPTED"
 
 
+def resent_and_permitted(court: Court) -> None:
+    """Given: the second attempt of step s1 (pay) may act, long after the first."""
+    doubted(court)
+    court.advance(1_000_000)
+    assert court.observe("s1", "RESEND").verdict == "ACCEPTED"
+    assert court.prepared("s1").verdict == "ACCEPTED"
+
+
 def superseded(court: Court) -> None:
     """Given: version 2 is declared, and nothing planned for it."""
     court.open(step("s1"))
