@@ -61,6 +61,14 @@ def paying(court: Court) -> None:
     court.permit("s1")
 
 
+def eve_may_pay(court: Court) -> None:
+    """Given: step s1 (pay) may act, where principals are declared: paula plans, and eve executes."""
+    court.declare(principal="paula")
+    court.plan(step("s1", "pay"), principal="paula")
+    court.dispatch("s1", principal="paula")
+    assert court.prepared("s1", principal="eve").verdict == "ACCEPTED"
+
+
 def settled(court: Court) -> None:
     """Given: step s1 (notify) is done."""
     permitted(court)

@@ -321,7 +321,10 @@ def test_a_planner_dispatches_only_the_actions_that_are_its_own() -> None:
 def test_an_executor_speaks_only_of_the_actions_that_are_its_own() -> None:
     court = _with_narrow_principals()
     court.dispatch("s2", principal="paula")
-    for foreign in (court.prepared, court.commit, court.executor_abort, court.in_doubt):
+    for foreign in (court.prepared, court.executor_abort, court.in_doubt):
         assert foreign("s2", principal="otto").reason == "UNKNOWN_PRINCIPAL"
+    assert court.commit("s2", principal="otto").reason == "WRONG_EXECUTOR"
+    assert (court.op("s2").status, court.orphans()) == ("IN_DOUBT", ["STRAY_EFFECT"]), "what was done is kept"
     assert court.commit("s1", principal="otto").verdict == "ACCEPTED"
     assert court.commit("s2", principal="eve").verdict == "ACCEPTED"
+    assert (court.op("s2").status, court.orphans()) == ("SETTLED", []), "it is the same effect"

@@ -207,12 +207,15 @@ def _check_principal(case: Case, claim: c.AnyClaim) -> None:
 
 
 def _action_meant(case: Case, claim: c.AnyClaim) -> str | None:
-    """The action that the claim starts, reports or approves; None where it is about none, or about nothing known."""
+    """The action that the claim starts, reports or approves; None where it is about none, or about nothing known.
+
+    A Commit is not asked here: what was done is kept, whoever did it (law 3), so `outcomes` refuses it itself.
+    """
     row: Step | Operation | None
     match claim:
         case c.Dispatch():
             row = case.state.steps.get(step_key(claim.intent_id, claim.plan_id, claim.step_id))
-        case c.Prepared() | c.Commit() | c.Abort() | c.InDoubt() | c.Approve() | c.Decline():
+        case c.Prepared() | c.Abort() | c.InDoubt() | c.Approve() | c.Decline():
             row = case.state.operations.get(claim.operation_id or "")
         case _:
             row = None
