@@ -77,7 +77,7 @@ REASONS: dict[str, Reason] = _table(
     (202, "UNKNOWN_PRINCIPAL", "The catalogue does not know the principal, or not in this role or for this action.",
      "Declare the principal, or use one that is.", CHANGED),
     (203, "NO_EVIDENCE", "A forced transition needs a reason and evidence; a Commit an external id, key or evidence.",
-     "Give what is missing.", CHANGED),
+     "Give what is missing; to a downstream that knows keys, evidence alone is not enough.", CHANGED),
     (300, "CLAIM_REPEATED", "This claim id was decided before; the recorded decision stands.", "Nothing.", NO),
     (301, "CLAIM_ID_REUSED", "The claim id was used for another claim.", "Use a new claim id.", CHANGED),
     (302, "KEY_MISMATCH", "The idempotency key, or the business key, is not the one derived for this wish.",

@@ -299,8 +299,9 @@ def commit(case: Case, claim: c.Commit) -> Ruling:
         facts += doubt(case, operation, attempt, "NO_PERMIT", claim.evidence)
         return Ruling("REJECTED", "NO_PERMIT", f"attempt {attempt} had no permit", operation_id,
                       "ESCALATED" if status == "ESCALATED" else "IN_DOUBT", facts)  # fmt: skip
-    if not (claim.external_id or claim.idempotency_key or claim.evidence) and not _looks(case, operation):
-        refuse("NO_EVIDENCE", "it names no external id, key or evidence of the effect", operation_id, status)
+    lacks = "" if _looks(case, operation) else _unproven_effect(case, claim, operation)
+    if lacks:
+        refuse("NO_EVIDENCE", lacks, operation_id, status)
     if status == "FAILED":
         facts = doubt(case, operation, attempt, "CONFLICTING_OUTCOME", claim.evidence)
         return Ruling("REJECTED", "CONFLICTING_OUTCOME", "it was proven absent before", operation_id, "IN_DOUBT", facts)
@@ -312,6 +313,20 @@ def _may_act(case: Case, claim: c.Commit, operation: Operation) -> bool:
     """Whether the catalogue lets who speaks perform this action."""
     known = case.catalogue.principals.get(claim.principal)
     return known is None or not known.actions or operation.action in known.actions
+
+
+def _unproven_effect(case: Case, claim: c.Commit, operation: Operation) -> str:
+    """What the Commit lacks to be believed; empty if nothing.
+
+    A downstream that claims to know keys has to show it in its reply, by the key or an id of its own: else a key that
+    it never saw would be sent again (model §4).
+    """
+    if claim.external_id or claim.idempotency_key:
+        return ""
+    downstream = case.downstream_of(operation)
+    if downstream is not None and "IDEMPOTENT_KEY" in downstream.capabilities:
+        return f"{downstream.name} knows keys, so its reply gives an external id, or the key back; this names neither"
+    return "" if claim.evidence else "it names no external id, key or evidence of the effect"
 
 
 def _looks(case: Case, operation: Operation) -> bool:
