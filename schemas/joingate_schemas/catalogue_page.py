@@ -20,7 +20,9 @@ MEANINGS: dict[str, dict[str, str]] = {
         "silent_attempts_max": "How often a silent operation is started again before a person is asked.",
     },
     "downstreams": {
-        "capabilities": "What the system can be asked about an effect, in order of preference; NONE stands alone.",
+        "capabilities": "What the system can be asked about an effect, in order of preference; NONE stands alone. "
+        "Where IDEMPOTENT_KEY is one, a Commit has to name the external id, or the key as the reply echoed it: "
+        "evidence alone is NO_EVIDENCE, and the operation is asked about.",
         "key_horizon": "How long it remembers an idempotency key; left out: for ever.",
         "in_flight_max": "The longest time that something sent may still be on its way.",
         "statement_cut_off": "When a period of its statement closes; needed with STATEMENT.",

@@ -27,6 +27,7 @@ _TOPICS: dict[c.Role, ClaimTopic] = {
     "OPERATOR": "overrides", "GATE": "gate",
 }  # fmt: skip
 HOME: dict[str, ClaimTopic] = {name: _TOPICS[role] for role in reversed(_TOPICS) for name in c.ROLE_TYPES[role]}
+HOME.update(dict.fromkeys(("ResourceGranted", "ResourceDenied", "ResourceExpired"), "resource-verdicts"))
 """The topic of each type of claim; of those that two roles may write, the planner's."""
 
 

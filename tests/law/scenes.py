@@ -61,6 +61,14 @@ def paying(court: Court) -> None:
     court.permit("s1")
 
 
+def eve_may_pay(court: Court) -> None:
+    """Given: step s1 (pay) may act, where principals are declared: paula plans, and eve executes."""
+    court.declare(principal="paula")
+    court.plan(step("s1", "pay"), principal="paula")
+    court.dispatch("s1", principal="paula")
+    assert court.prepared("s1", principal="eve").verdict == "ACCEPTED"
+
+
 def settled(court: Court) -> None:
     """Given: step s1 (notify) is done."""
     permitted(court)
@@ -84,6 +92,14 @@ def resent(court: Court) -> None:
     """Given: a second attempt of step s1 (pay) was permitted out of doubt."""
     doubted(court)
     assert court.observe("s1", "RESEND").verdict == "ACCEPTED"
+
+
+def resent_and_permitted(court: Court) -> None:
+    """Given: the second attempt of step s1 (pay) may act, long after the first."""
+    doubted(court)
+    court.advance(1_000_000)
+    assert court.observe("s1", "RESEND").verdict == "ACCEPTED"
+    assert court.prepared("s1").verdict == "ACCEPTED"
 
 
 def superseded(court: Court) -> None:

@@ -99,6 +99,7 @@ HOLES: dict[str, tuple[str, object, str]] = {
     "doubt taken for failure": ("outcomes.doubt", _silence_is_proof, "PROOF"),
     "permits for what is superseded": ("case.Case.staleness", lambda case, operation: "", "FRESH"),
     "absence inside a live permit": ("case.Case.quiet_from", lambda case, operation: 0, "PROOF_TIME"),
+    "a person's word inside a live permit": ("overrides._check_landed", lambda case, operation: None, "PROOF_TIME"),
     "everything in one phase": ("opening.phases_of", lambda case, action: "ONE_PHASE", "TWO_PHASES"),
     "a planner that may commit": ("judge._ALLOWED", _COMMITTING_PLANNER, "ROLE"),
 }  # fmt: skip

@@ -57,7 +57,7 @@ class GatedRun:
         rng, stage = self._stage.rng, self._stage
         moves: list[tuple[float, Callable[[], None]]] = [
             (0.36, self._planner.move), (0.70, self._executor.move), (0.82, self._reconciler.move),
-            (0.85, self._person.approve), (0.93, self._wait), (0.93 + RESTARTED, stage.restart),
+            (0.85, self._person.move), (0.93, self._wait), (0.93 + RESTARTED, stage.restart),
             (1.0, stage.deliver),
         ]  # fmt: skip
         for _ in range(_TURNS_FIRST + _TURNS_A_STEP * len(stage.scenario.steps)):

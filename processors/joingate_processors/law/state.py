@@ -218,13 +218,14 @@ class Owner:
 
 @record
 class Seen:
-    """That a claim id was decided: what it was about, and how it went."""
+    """That a claim id was decided: what it was about, what it said (hex of its digest), and how it went."""
 
     seq: int
     about: str
     verdict: str
     reason: str
     subject_id: str
+    digest: str = ""
 
 
 @record
