@@ -156,6 +156,52 @@ def test_live_stands_alone(joingate: Joingate) -> None:
     assert (said.code, "`live` stands alone" in said.sentence) == (2, True)
 
 
+def test_the_worked_example_of_the_page_says_what_the_page_says(joingate: Joingate, tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "upgrades.md").read_text()
+    desk = page.partition("```yaml\n")[2].partition("```")[0]
+    slot = "  slot: {version: 1, release_action: cancel}"
+    assert slot in desk
+    texts = {
+        "desk": desk,
+        "tidy": SMALL,
+        "more": desk.replace(slot, slot[:-1] + ", satisfied_evidence: [receipt]}"),
+        "raised": desk.replace(slot, "  slot: {version: 2, release_action: cancel, satisfied_evidence: [receipt]}"),
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    lines: list[dict[str, Any]] = []
+    for day in ("monday", "tuesday", "friday"):
+        said, acted = {"as": "planner", "intent_id": f"acme/{day}/1"}, {"as": "executor", "intent_id": f"acme/{day}/1"}
+        step = {"step_id": "s", "action": "book", "arguments": {"slot": day}}
+        lines += [
+            {**said, "type": "DeclareIntent", "version": 1, "goals": []},
+            {**said, "type": "Plan", "intent_version": 1, "plan_id": "p1", "steps": [step]},
+            {**said, "type": "Dispatch", "intent_version": 1, "plan_id": "p1", "step_id": "s"},
+            {**acted, "type": "Commit", "step": "s", "external_id": day, "evidence": [f"desk:{day}"]},
+            {**acted, "as": "observer", "type": "Observe", "commitment_of": "s", "finding": "PRESENT", "source": "desk",
+             "source_version": 1, "evidence": [f"desk:{day}"]},
+            {**said, "type": "Succeed", "intent_version": 1, "plan_id": "p1", "step_id": "s"},
+        ]  # fmt: skip
+    (tmp_path / "three.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    played = joingate("simulate", tmp_path / "three.jsonl", "--catalogue", tmp_path / "desk.yaml", "--json")
+    (tmp_path / "ledger.jsonl").write_text(played.out)
+
+    def check(name: str) -> tuple[int, str, dict[str, Any]]:
+        said = joingate("upgrade-check", "--ledger", tmp_path / "ledger.jsonl", "--former", tmp_path / "desk.yaml",
+                        "--catalogue", tmp_path / f"{name}.yaml", "--json")  # fmt: skip
+        (answer,) = said.objects
+        (line,) = answer["lines"]
+        return said.code, answer["outcome"], line
+
+    code, outcome, line = check("tidy")
+    assert (code, outcome, line["count"]) == (1, "UNDISCHARGEABLE", 3)
+    for told in ("what", "why", "advice"):
+        assert line[told] in page
+    code, outcome, line = check("more")
+    assert (code, outcome, line["count"]) == (0, "CHANGES", 3)
+    assert check("raised")[:2] == (0, "FINE")
+
+
 @pytest.mark.broker
 def test_a_live_ledger_is_checked_with_every_catalogue_that_it_knows(
     joingate: Joingate, stack: Stack, tmp_path: Path, small: Path

@@ -187,6 +187,15 @@ def test_whoever_lost_its_owner_and_the_policy_for_another_is_told() -> None:
     assert "its owner is retired, and fewer policies, or none, may assign it another" in why(report)
 
 
+def test_a_version_that_no_catalogue_of_the_ledger_told_is_ruled_by_the_one_that_is_there() -> None:
+    """As where only a file of the ledger is at hand, without its catalogues."""
+    court = Court()
+    court.open(PLANNED)
+    court.active("w")
+    report = meaning(court, edited(court.catalogue, "obligations", "window", version=2))
+    assert "nobody knows its version 1 any more: version 2 rules it" in why(report)
+
+
 # --- what can't be discharged ----------------------------------------------------------------------------------------
 
 
@@ -222,22 +231,43 @@ def test_a_correction_that_is_gone_leaves_a_promise_without_one() -> None:
 
 def test_a_downstream_that_is_gone_can_not_be_asked() -> None:
     court = windowed()
-    elsewhere = {**court.catalogue.downstreams, "sky": Downstream("sky", ("LOOKUP",))}
-    moved = {name: replace(one, downstream="sky", executor="sky") if one.downstream == "cloud" else one
-             for name, one in court.catalogue.actions.items()}  # fmt: skip
-    gone = sealed(replace(court.catalogue, actions=moved, downstreams=elsewhere))
-    assert meaning(court, gone).outcome == "CHANGES"
-    report = meaning(court, without(gone, "downstreams", "cloud"))
+    report = meaning(court, moved(court.catalogue))
     assert report.outcome == "UNDISCHARGEABLE"
     assert "the downstream cloud, which is asked whether it is there, is not declared any more" in why(report)
 
 
-@pytest.mark.parametrize(("said", "outcome"), [((), "CHANGES"), (("prepared",), "UNDISCHARGEABLE"),
-                                               (("prepared", "in_doubt"), "UNDISCHARGEABLE")])  # fmt: skip
-def test_an_action_that_is_gone_matters_once_it_may_have_happened(said: tuple[str, ...], outcome: str) -> None:
+@pytest.mark.parametrize("said", [(), ("prepared",), ("prepared", "in_doubt")], ids=len)
+def test_an_action_that_is_gone_stops_what_it_might_begin_and_not_what_it_may_have_done(said: tuple[str, ...]) -> None:
+    """Refused narrowly: whether it happened can still be asked of its downstream."""
     court = refunding(*said)
     report = meaning(court, without(court.catalogue, "actions", "refund"))
-    assert [line.outcome for line in report.lines()] == [outcome]
+    assert [line.outcome for line in report.lines()] == ["CHANGES"]
+
+
+def bankless(catalogue: Catalogue) -> Catalogue:
+    """The catalogue with the bank's actions done at the workspace, and no bank."""
+    actions = {name: replace(one, downstream="workspace") if one.downstream == "bank" else one
+               for name, one in catalogue.actions.items()}  # fmt: skip
+    return without(replace(catalogue, actions=actions), "downstreams", "bank")
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [((), "CHANGES"), (("prepared",), "UNDISCHARGEABLE"), (("prepared", "in_doubt"), "UNDISCHARGEABLE")],
+    ids=("not permitted", "permitted", "in doubt"),
+)
+def test_a_downstream_that_is_gone_leaves_nobody_who_knows_whether_it_happened(
+    said: tuple[str, ...], outcome: str
+) -> None:
+    court = refunding(*said)
+    assert [line.outcome for line in meaning(court, bankless(court.catalogue)).lines()] == [outcome]
+
+
+def test_what_a_person_has_in_hand_needs_no_downstream() -> None:
+    court = refunding("prepared", "in_doubt")
+    court.advance(3_700_000)
+    assert court.op("r").status == "ESCALATED"
+    assert meaning(court, bankless(court.catalogue)).outcome == "CHANGES"
 
 
 def test_nobody_left_who_may_report_is_no_way_to_an_end() -> None:
@@ -246,6 +276,78 @@ def test_nobody_left_who_may_report_is_no_way_to_an_end() -> None:
     assert "no principal may speak as executor of refund any more" in why(meaning(court, sealed(deaf)))
     heard = replace(court.catalogue, principals={"bank": Principal("bank", "EXECUTOR", actions=("refund",))})
     assert meaning(court, sealed(heard)).outcome == "FINE"
+
+
+# --- the answer is true ----------------------------------------------------------------------------------------------
+
+
+def released_by_machine(court: Court) -> bool:
+    """Whether the window is given back with no person's help: by a release, and a look by whoever can be asked."""
+    if court.release("w").status != "RELEASE_PENDING":
+        return False
+    court.perform_release("w")
+    asked = court.questions(court.commitment_id("w"))
+    if court.commitment("w").status != "RELEASED" and asked[-1].kind == "VERIFY_RELEASE" and asked[-1].capabilities:
+        court.observe_commitment("w", "ABSENT", proof="SECOND_LOOK")
+    return court.commitment("w").status == "RELEASED"
+
+
+def moved(catalogue: Catalogue) -> Catalogue:
+    """The catalogue with all that was done at the cloud done in the sky, and no cloud."""
+    actions = {name: replace(one, downstream="sky", executor="sky") if one.downstream == "cloud" else one
+               for name, one in catalogue.actions.items()}  # fmt: skip
+    sky = {**catalogue.downstreams, "sky": Downstream("sky", ("LOOKUP",))}
+    return without(replace(catalogue, actions=actions, downstreams=sky), "downstreams", "cloud")
+
+
+WINDOW = ("obligations", "window")
+UPGRADES = {
+    "the same": lambda it: it,
+    "a raised version": lambda it: edited(it, *WINDOW, version=2, release_action=None),
+    "another release action": lambda it: edited(it, *WINDOW, release_action="withdraw_review"),
+    "no release action": lambda it: edited(it, *WINDOW, release_action=None),
+    "another class": lambda it: edited(it, *WINDOW, resolution="UNKNOWN"),
+    "no observation": lambda it: edited(it, *WINDOW, observed=False),
+    "no action, and a raised version": lambda it: without(
+        edited(it, *WINDOW, version=2, release_action="withdraw_review"), "actions", "release_window"
+    ),
+    "neither type nor action": lambda it: without(without(it, "obligations", "window"), "actions", "release_window"),
+    "another executor": lambda it: edited(it, "actions", "release_window", executor="teller"),
+    "another downstream": moved,
+    "other capabilities": lambda it: edited(it, "downstreams", "cloud", capabilities=("STATEMENT",)),
+}
+
+
+@pytest.mark.parametrize("name", UPGRADES)
+def test_what_is_said_to_be_dischargeable_is_discharged_and_nothing_else(name: str) -> None:
+    """The prediction is held against the law itself, which then works under the new catalogue."""
+    court = windowed()
+    new = UPGRADES[name](court.catalogue)
+    report = meaning(court, new)
+    court.catalogue = new
+    court.load(accepted="ann: to see what becomes of it")
+    assert released_by_machine(court) == (report.outcome != "UNDISCHARGEABLE"), why(report)
+
+
+@pytest.mark.parametrize("finding", ["PRESENT", "ABSENT"])
+def test_what_may_have_happened_is_found_out_without_its_action_and_not_sent_again(finding: str) -> None:
+    court = refunding("prepared", "in_doubt")
+    court.catalogue = without(court.catalogue, "actions", "refund")
+    court.load()
+    assert court.observe("r", "RESEND").reason == "NOT_FRESH"
+    asked = court.questions(court.op_id("r"))[-1]
+    assert (asked.fresh, asked.capabilities) == (False, ["IDEMPOTENT_KEY", "LOOKUP"])
+    found = court.observe("r", finding, proof="TOMBSTONE" if finding == "ABSENT" else None)
+    assert found.status == {"PRESENT": "SETTLED", "ABSENT": "FAILED"}[finding]
+
+
+def test_an_executor_that_is_at_it_is_heard_although_its_action_is_gone() -> None:
+    court = refunding("prepared")
+    court.catalogue = without(court.catalogue, "actions", "refund")
+    court.load()
+    assert court.commit("r").status == "SETTLED"
+    assert court.succeed("r").verdict == "ACCEPTED"
+    assert court.close().verdict == "ACCEPTED"
 
 
 # --- the gate --------------------------------------------------------------------------------------------------------

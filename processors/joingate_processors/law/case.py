@@ -178,7 +178,9 @@ class Case:
         if self.key_known_until(operation) == 0:
             return "NOT_FRESH", f"{operation.downstream} has no idempotency keys"
         action = self.action_of(operation)
-        if not self.key_outlives(operation, 0 if action is None else action.permit_ms):
+        if action is None:
+            return "NOT_FRESH", f"the catalogue in force has no {operation.action}"
+        if not self.key_outlives(operation, action.permit_ms):
             return "KEY_WINDOW_PASSED", f"{operation.downstream} may forget the key before a new attempt has landed"
         return None
 

@@ -8,6 +8,7 @@ version does. Only what nobody but a person could end any more counts as UNDISCH
 from joingate_processors.law.case import Case
 from joingate_processors.law.custody import is_durable, is_external, is_retired, offer_of, owner_kind
 from joingate_processors.law.opening import discharging_action, obligation_of
+from joingate_processors.law.protocols import protocol_key
 from joingate_processors.law.state import Commitment, Operation
 from joingate_processors.upgrade.differences import changes, type_changes
 from joingate_processors.upgrade.report import Concern, Outcome, Report
@@ -86,6 +87,13 @@ class _Comparison:
         declared = self._new.obligations[row.obligation_type]
         if declared.version == row.type_version:
             return type_changes(obligation_of(self._before, row), declared)
+        if self._state.protocols.get(protocol_key(declared.name, row.type_version)) is None:
+            return [
+                _changes(
+                    f"nobody knows its version {row.type_version} any more: version {declared.version} rules it",
+                    f"see that version {declared.version} fits what was made under version {row.type_version}",
+                )
+            ]
         return [
             _fine(
                 f"ruled by version {row.type_version} to its end; what is made from here on by version "
@@ -194,18 +202,18 @@ class _Comparison:
         return operation.action not in self._new.actions or operation.downstream not in self._new.downstreams
 
     def _lost(self, operation: Operation) -> Concern:
-        """It may have acted, and nobody can find out, or do anything about it."""
-        if operation.downstream not in self._new.downstreams:
-            name = f"the downstream {operation.downstream}"
-            return _cannot(
-                f"{name} is not declared any more, so that nobody is asked whether it happened",
-                f"keep {name} until its last operation has ended",
+        """It may have acted. As long as its downstream is there, somebody can find out whether it did."""
+        if operation.downstream in self._new.downstreams:
+            return _changes(
+                f"the action {operation.action} is not declared any more: it is not sent again, and "
+                f"{operation.downstream} is asked whether it happened",
+                f"keep the action {operation.action} if it is wanted still",
             )
-        name = f"the action {operation.action}"
-        return _cannot(
-            f"{name} is not declared any more, so that it is neither sent again nor undone",
-            f"keep {name} until its last operation has ended",
-        )
+        why = f"the downstream {operation.downstream} is not declared any more, and nobody is asked whether it happened"
+        advice = f"keep the downstream {operation.downstream} until its last operation has ended"
+        before = self._former.downstreams.get(operation.downstream)
+        with_a_person = operation.status == "ESCALATED" or (before is not None and before.capabilities == ("NONE",))
+        return _changes(why, advice) if with_a_person else _cannot(why, advice)
 
     def _withdrawn(self, operation: Operation) -> Concern:
         name = operation.action if operation.action not in self._new.actions else operation.downstream
