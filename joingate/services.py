@@ -80,8 +80,8 @@ def log_to_stderr() -> None:
 # --- the pieces ------------------------------------------------------------------------------------------------------
 
 
-def run_gate(settings: Settings, stop: threading.Event, reporter: Reporter) -> None:
-    """Decide claims until told to stop."""
+def run_gate(settings: Settings, stop: threading.Event, reporter: Reporter, accept_undischargeable: str = "") -> None:
+    """Decide claims until told to stop. `accept_undischargeable`: who takes on what the catalogue can't discharge."""
     from joingate_processors.gate.settings import GateSettings
     from joingate_processors.gate.status import GateStatus
     from joingate_processors.gate.worker import run_gate as run
@@ -108,6 +108,7 @@ def run_gate(settings: Settings, stop: threading.Event, reporter: Reporter) -> N
             partitions=settings.partitions,
             registry_url=settings.registry_url,
             client=settings.client,
+            accept_undischargeable=accept_undischargeable,
         ),
         stop,
         tell,

@@ -296,6 +296,13 @@ def catalogue_from_json(source: bytes) -> Catalogue:
         raise CatalogueError([Mistake("<canonical JSON>", 1, "", wrong)]) from error
 
 
+@lru_cache(maxsize=256)
+def obligation_from_json(name: str, source: str) -> ObligationType:
+    """The obligation type called `name` whose entry in a catalogue's canonical JSON is `source`."""
+    made: ObligationType = _made(ObligationType, name, json.loads(source))
+    return made
+
+
 def _made(cls: Any, name: str, entry: dict[str, Any]) -> Any:
     """The frozen entry called `name`; lists become tuples, for a catalogue never changes."""
     known = {field.name for field in dataclasses.fields(cls)}

@@ -15,6 +15,7 @@ from joingate_processors.forensics.checker import check
 from joingate_processors.forensics.simulator import Simulator
 from joingate_processors.law.judge import TOPIC_ROLES
 from joingate_processors.law.state import Commitment, Intent, Operation, plan_key, step_key
+from joingate_processors.upgrade import compare
 from joingate_schemas import claims as c
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.decisions import ClaimTopic, Command, Decision
@@ -114,7 +115,10 @@ class History:
     def _roll_out(self) -> None:
         """Another catalogue comes into force, by an orderly stop; what it lacks is open all the same."""
         self.simulator.flush()
-        self.simulator.restart(self.rng.choice(self._rollouts))
+        new, state = self.rng.choice(self._rollouts), self.simulator.state
+        told = sum(line.count for line in compare(state, self.simulator.catalogue, new).lines())
+        assert told >= len(state.entries("owned_commitments")) + len(state.entries("open_operations"))
+        self.simulator.restart(new)
 
     # --- what is said ------------------------------------------------------------------------------------------------
 

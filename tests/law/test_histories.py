@@ -4,14 +4,18 @@ import pytest
 
 from joingate_schemas import claims as c
 
-from .catalogues import varied, without_action, without_keys
+from .catalogues import raised, varied, without_action, without_keys, without_type
 from .histories import History
 
 SEEDS = range(3)
 SEEDS_SLOW = range(1_000, 2_000)
 CLAIMS = 1_000
-# What a rollout may bring: an action that open work needs is gone, or the bank does not know keys any more.
-ROLLOUTS = (varied(), without_action("release_window"), without_action("pay"), without_keys())
+# What a rollout may bring: an action or a type that open work needs is gone, a type has a second version, or the bank
+# does not know keys any more.
+ROLLOUTS = (
+    varied(), without_action("release_window"), without_action("pay"), without_keys(), raised("window"),
+    without_type("seat"),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", SEEDS)

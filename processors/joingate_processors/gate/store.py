@@ -143,6 +143,7 @@ class RocksState:
         self.holds: Table[Hold] = RocksTable("holds", db)
         self.orphans: Table[Orphan] = RocksTable("orphans", db)
         self.catalogues: Table[str] = RocksTable("catalogues", db)
+        self.protocols: Table[str] = RocksTable("protocols", db)
         self.open_operations: Index = RocksIndex("open_operations", db)
         self.unclaimed_operations: Index = RocksIndex("unclaimed_operations", db)
         self.open_commitments: Index = RocksIndex("open_commitments", db)

@@ -6,6 +6,7 @@ from joingate_processors.law import evolve_owners
 from joingate_processors.law.digests import digest_of
 from joingate_processors.law.evolve_life import condition_observed, decided, latest_news, lived
 from joingate_processors.law.evolve_resources import resource_changed
+from joingate_processors.law.protocols import remember
 from joingate_processors.law.state import (
     Commitment,
     Hold,
@@ -110,6 +111,7 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             if header is not None:
                 state.header.put("", changed(header, catalogue_digest=fact.digest))
             state.catalogues.put(fact.digest, fact.catalogue.decode())
+            remember(state, fact.catalogue.decode())
         case f.DispositionDecided():
             decided(state, fact)
         case f.EffectRecorded():

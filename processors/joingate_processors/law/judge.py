@@ -268,7 +268,7 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
             return resources.expired(case, claim)
         case c.CatalogueChanged():
             fact = f.CatalogueLoaded(digest=claim.digest, version=claim.version, catalogue=claim.catalogue)
-            return Ruling("ACCEPTED", "OK", "", claim.digest, "", [fact])
+            return Ruling("ACCEPTED", "OK", claim.accepted, claim.digest, "", [fact])
         case c.ClaimQuarantined():
             opened = f.QuarantineOpened(quarantine_id=claim.quarantine_id, scope=claim.scope, problem=claim.problem,
                                         detail=claim.detail)  # fmt: skip

@@ -157,6 +157,7 @@ class MemoryState:
         self.holds: Table[Hold] = MemoryTable()
         self.orphans: Table[Orphan] = MemoryTable()
         self.catalogues: Table[str] = MemoryTable()
+        self.protocols: Table[str] = MemoryTable()
         self.open_operations: Index = MemoryIndex()
         self.unclaimed_operations: Index = MemoryIndex()
         self.open_commitments: Index = MemoryIndex()

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from joingate_processors.law.case import Case
+from joingate_processors.law.protocols import protocol_of
 from joingate_processors.law.state import Commitment, Operation
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Action, ObligationType
@@ -89,10 +90,10 @@ def digest(action: Action, business_key: str, arguments: Arguments) -> str:
     return content_digest(action.name, meaning_of(action, arguments), refs)
 
 
-def obligation_of(case: Case, name: str) -> ObligationType:
-    """What the catalogue says of the obligation type; cautious defaults if it was dropped from it."""
-    known = case.catalogue.obligations.get(name)
-    return known if known is not None else ObligationType(name, resolution="UNKNOWN")
+def obligation_of(case: Case, made: Commitment | f.CommitmentProposed) -> ObligationType:
+    """The protocol of its type that rules the commitment; cautious defaults where nobody knows it any more."""
+    known = protocol_of(case.state, case.catalogue, made.obligation_type, made.type_version)
+    return known if known is not None else ObligationType(made.obligation_type, resolution="UNKNOWN")
 
 
 def phases_of(case: Case, action: Action) -> f.Phases:
@@ -219,7 +220,7 @@ def discharging_action(case: Case, commitment: Commitment, origin: Operation | N
     What stays in the world (COMPENSATABLE, IRREVERSIBLE) is mitigated by the release action of its type, or else by
     the compensation of the action that made it.
     """
-    kind = obligation_of(case, commitment.obligation_type)
+    kind = obligation_of(case, commitment)
     match kind.resolution:
         case "RELEASABLE" | "EXPIRING" | "TRANSFERABLE":
             return kind.release_action

@@ -296,7 +296,7 @@ def _until_met(
     case: Case, operation: f.OperationOpened, obligation: f.CommitmentProposed
 ) -> tuple[f.OperationOpened, f.CommitmentChanged]:
     """The operation STAGED, unless it is so already, and its obligation PENDING_CONDITION, until both may go on."""
-    deadline = case.now + obligation_of(case, obligation.obligation_type).condition_ms
+    deadline = case.now + obligation_of(case, obligation).condition_ms
     if _is_free(operation):
         operation = changed(operation, status="STAGED", timer="CONDITION", deadline_at=deadline)
     pending = f.CommitmentChanged(

@@ -314,6 +314,7 @@ class State(Protocol):
     holds: Table[Hold]  # key: hold_key
     orphans: Table[Orphan]  # key: orphan id
     catalogues: Table[str]  # key: digest; the catalogue's canonical JSON
+    protocols: Table[str]  # key: protocol_key; what the latest catalogue with that version said of the type, as JSON
 
     open_operations: Index  # owner: intent id; members: operation ids that are open
     unclaimed_operations: Index  # owner: intent id; members: settled operations that nobody took up
@@ -337,6 +338,7 @@ TABLES: dict[str, type] = {
     "holds": Hold,
     "orphans": Orphan,
     "catalogues": str,
+    "protocols": str,
 }
 """Every table of `State` with the class of its rows."""
 
