@@ -143,6 +143,8 @@ REASONS: dict[str, Reason] = _table(
     (541, "STALE_FENCE", "The token is not the current one: ownership, the offer or the lease has moved on.",
      "Stop acting for it; whoever owns or serves it now reads the token from the commitment's row.", NO),
     (542, "OWNER_RETIRED", "The owner was retired, and is given nothing new.", "Name another owner.", CHANGED),
+    (550, "OBJECTIVE_ALREADY_SATISFIED", "A source has shown that the step's goal is reached, so it needs no work.",
+     "Plan without the step; if the goal is not reached, have the source say so anew.", CHANGED),
     (600, "APPROVAL_STALE", "The approval is for other content, or has expired.",
      "Approve the present content.", CHANGED),
     (601, "NOT_AWAITING_APPROVAL", "Nothing here waits for an approval.", "Nothing.", NO),
@@ -170,7 +172,10 @@ REASONS: dict[str, Reason] = _table(
      "Wait until that operation is settled.", LATER),
     (804, "NOT_HELD", "The operation does not hold the resource.", "Nothing.", NO),
     (805, "STALE_MESSAGE", "The operation has said something newer of the resource before.", "Nothing.", NO),
-    (900, "COMMITMENT_DEBT", "Too many obligations are open already.", "Discharge some first.", LATER),
+    (900, "COMMITMENT_DEBT", "More is open, unresolved or waiting for a person than the limits allow.",
+     "Discharge the named one first; releases, transfers and reconciliation are always let through.", LATER),
+    (901, "BUDGET_SPENT", "The intent's budget, or its share for exploration, does not cover what this costs.",
+     "Do without it, or declare a higher version of the intent with a larger budget.", CHANGED),
 )  # fmt: skip
 
 

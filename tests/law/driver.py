@@ -243,6 +243,10 @@ class Court:
         return self._say(c.Observe, given, subject_kind="CONDITION", subject_id=condition, finding=finding,
                          source="record", external_ids=[], evidence=["looked"])  # fmt: skip
 
+    def observe_goal(self, goal_id: str, finding: str, **given: Any) -> Decision:
+        return self._say(c.Observe, given, subject_kind="GOAL", subject_id=goal_id, finding=finding, source="record",
+                         external_ids=[], evidence=["looked"])  # fmt: skip
+
     def release(self, step_id: str, **given: Any) -> Decision:
         return self._say(c.Release, given, commitment_id=self.commitment_id(step_id))
 

@@ -44,7 +44,13 @@ ACTIONS = [
     "notify",
     "pay_by_two",
     "pay_held",
+    "try_out",
+    "rent",
+    "make_filing",
 ]
+GOALS: list[c.Goal] = [
+    {"goal_id": "g1", "acceptance": "g1"}, {"goal_id": "g2", "acceptance": "g2", "parent_goal_id": "g1"},
+]  # fmt: skip
 
 
 class History:
@@ -60,6 +66,7 @@ class History:
         self._intents: list[str] = []
         self._sent: list[tuple[c.AnyClaim, ClaimTopic]] = []
         self.actions = [one for one in ACTIONS if one in catalogue.actions]
+        self.limited = bool(catalogue.limits)  # then intents have budgets, and their goals are looked at
 
     # --- the whole of it ---------------------------------------------------------------------------------------------
 
@@ -212,6 +219,8 @@ class _View:
         row, rng = self._row, self._rng
         if row is None or row.status != "OPEN":
             return self._declare()
+        if self._history.limited and rng.random() < 0.05:
+            return self._look("GOAL", rng.choice(["g1", "g2"]), rng.choice(["PRESENT", "PRESENT", "ABSENT"]), None)
         if row.plan_id is None or rng.random() < 0.04:
             return self._plan()
         moves: list[Callable[[], c.AnyClaim | None]] = [
@@ -228,7 +237,12 @@ class _View:
     def _declare(self) -> c.AnyClaim:
         goals: list[c.Goal] = [{"goal_id": one, "acceptance": one} for one in ("g1", "g2") if self._rng.random() < 0.7]
         version = 1 if self._row is None else self._row.version + 1
-        return c.DeclareIntent(**self._common(), version=version, goals=goals)
+        budgets: c.Budgets | None = None
+        if self._history.limited:
+            goals = GOALS if self._rng.random() < 0.7 else [{**GOALS[0], "acceptance": self._history.new_id("g1")}]
+            budgets = {"exploration": 0.6, "verification": 0.2, "reconciliation": 0.2,
+                       "cost_max": self._rng.choice([5.0, 20.0])}  # fmt: skip
+        return c.DeclareIntent(**self._common(), version=version, goals=goals, budgets=budgets)
 
     def _plan(self) -> c.AnyClaim:
         replaces = self._row.plan_id if self._row is not None else None

@@ -7,6 +7,7 @@ own books; a live ledger can be fed as it grows. Finding nothing is a result: `C
 import hashlib
 from collections.abc import Iterable, Sequence
 
+from joingate_processors.forensics.checked_admission import AdmissionBook
 from joingate_processors.forensics.checked_commitments import CommitmentBook
 from joingate_processors.forensics.checked_operations import Effect, OperationBook
 from joingate_processors.forensics.checked_resources import ResourceBook
@@ -85,6 +86,7 @@ class Checker:
         self._commitments = CommitmentBook(self._report, self._operations)
         self._seven = SevenBook(self._report, self._operations)
         self._resources = ResourceBook(self._report)
+        self._admission = AdmissionBook(self._report, self._operations, self._commitments)
         self._courses: dict[str, _Course] = {}
         self._decided: set[tuple[str, str]] = set()
         self._not_granting: set[int] = set()
@@ -107,6 +109,7 @@ class Checker:
             if claim is not None:
                 self._commitments.spoken(decision, claim)
         for fact in decision.facts:
+            self._admission.read(fact, decision)
             self._read_fact(fact, decision)
         for fact in decision.facts:
             if isinstance(fact, f.OwnerRetired):

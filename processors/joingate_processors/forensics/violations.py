@@ -55,6 +55,9 @@ INVARIANTS: dict[str, str] = {
     "EVIDENCE": "RELEASED, SATISFIED and TRANSFERRED carry evidence.",
     "TERMINAL": "A terminal commitment never returns, unless newer evidence or an Override says so; never to ACTIVE.",
     "DEADLINE": "Every pending state has a deadline.",
+    "DEBT": "A new obligation is taken on only within the declared limits on debt and on doubts.",
+    "BUDGET": "Nothing but discharging work is started beyond the intent's ceiling, or its share for exploration.",
+    "REACHED": "No work is started on a goal that every source that speaks of it has shown.",
     **SEVEN,
 }  # fmt: skip
 """What is checked: the name of each invariant, and the sentence that it is."""

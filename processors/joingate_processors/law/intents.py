@@ -2,7 +2,7 @@
 
 from math import inf
 
-from joingate_processors.law import dispositions
+from joingate_processors.law import dispositions, goals
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.digests import digest_of
@@ -18,6 +18,7 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
     if claim.version < 1:
         refuse("MALFORMED", f"version {claim.version} is below 1", claim.intent_id)
     _check_budgets(claim)
+    goals.check_tree(claim.intent_id, claim.goals)
     content = digest_of(claim.tenant, claim.objective, claim.goals, claim.budgets)
     intent = case.state.intents.get(claim.intent_id)
     if intent is not None:
@@ -40,8 +41,8 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
         if intent.plan_id is not None:
             facts += end_plan(case, intent, intent.plan_id, "SUPERSEDED", f"version {claim.version}")
         facts += withdraw_unpermitted(case, intent, f"version {claim.version} was declared")
-        goals = {goal["goal_id"]: digest_of(goal) for goal in claim.goals}
-        facts += dispositions.on_superseded(case, intent, goals, _withdrawn(facts))
+        digests, parents = goals.own_digests(claim.goals), goals.parents_of(claim.goals)
+        facts += dispositions.on_superseded(case, intent, digests, parents, _withdrawn(facts))
     return Ruling("ACCEPTED", "OK", "", claim.intent_id, "OPEN", facts)
 
 

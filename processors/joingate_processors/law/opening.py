@@ -10,6 +10,7 @@ from joingate_processors.law.state import Commitment, Operation
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Action, ObligationType
 from joingate_schemas.claims import Arguments, Scalar
+from joingate_schemas.debt import weight_of
 from joingate_schemas.ids import commitment_id, content_digest, operation_id
 
 ENDED_WITHOUT_EFFECT: frozenset[f.OperationStatus] = frozenset({"FAILED", "WITHDRAWN", "COMPENSATED"})
@@ -135,7 +136,9 @@ def opened(
         business_key=business_key, generation=generation, attempt=1, status=status, phases=phases,
         arguments=arguments, content_digest=digest(action, business_key, arguments),
         catalogue_digest=case.catalogue.digest, downstream=action.downstream, executor=action.executor,
-        commitment_id=commitment, compensates=compensates, requested_by=requested_by, timer=timer,
+        commitment_id=commitment, compensates=compensates, requested_by=requested_by,
+        # What discharges an obligation is no exploration, whatever its action is in a plan.
+        budget_class=action.budget_class if plan_id else "RECONCILIATION", cost=action.cost, timer=timer,
         deadline_at=deadline,
     )  # fmt: skip
 
@@ -165,7 +168,7 @@ def proposed(
         due_at=None if kind.due_ms is None else case.now + kind.due_ms,
         valid_until=None if kind.valid_ms is None else case.now + kind.valid_ms, timer="NONE", deadline_at=None,
         grace_until=None if kind.due_ms is None or not kind.grace_ms else case.now + kind.due_ms + kind.grace_ms,
-        condition=condition,
+        condition=condition, weight=weight_of(kind), principal=operation.requested_by,
     )  # fmt: skip
 
 
