@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -51,10 +50,9 @@ def debts_are_those_that_the_law_refuses_by(rows: MemoryRows, simulator: Simulat
     told = {joined(row["of"], row["subject"]): row for row in rows.tables["debts"].values()}
     held: dict[str, Debt] = dict(state.rows("debts"))  # type: ignore[arg-type, attr-defined]
     assert told.keys() == held.keys()
+    names = [name for name in Debt.__annotations__ if name != "scope"]
     for scope, debt in held.items():
-        assert {name: told[scope][name] for name in asdict(debt) if name != "scope"} == {
-            name: value for name, value in asdict(debt).items() if name != "scope"
-        }, scope
+        assert {name: told[scope][name] for name in names} == {name: getattr(debt, name) for name in names}, scope
 
 
 def everything_leads_to_its_intent(rows: MemoryRows) -> None:
