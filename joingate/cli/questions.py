@@ -91,6 +91,8 @@ def context(
     print(f"{wanted['intent_id']}, version {wanted['version']}, {wanted['shown']}: {wanted['objective']}")
     print(_authority(answer["authority"]))
     print(_budgets(answer["budgets"]))
+    for one in answer["debts"]:
+        print(_debt(one))
     show(
         table(
             "\nGoals",
@@ -156,6 +158,19 @@ def _budgets(budgets: dict[str, Any]) -> str:
         shares = ", ".join(f"{name} {granted[name]:.0%}" for name in names)
     left = f"; {budgets['left']:g} left" if budgets["left"] is not None else ""
     return f"Budgets: {shares}. Spent: {spent}{left}."
+
+
+def _debt(one: dict[str, Any]) -> str:
+    """A debt beside its limit."""
+    most = one["limit"] or {}
+
+    def told(name: str, what: str) -> str:
+        bound = "" if most.get(name) is None else f" of {most[name]:g}"
+        return f"{one[name]:g}{bound} {what}"
+
+    parts = ", ".join((told("debt", "debt"), told("doubts", "unresolved"), told("reviews", "waiting for a person")))
+    reached = ": nothing new is promised until some is discharged" if one["reached"] else ""
+    return f"{one['of'].capitalize()} {one['subject']} (partition {one['partition']}): {parts}{reached}."
 
 
 def _seen(observation: dict[str, Any] | None) -> str:
@@ -236,6 +251,11 @@ def compare(
         f"Held now: {held['commitments']} commitments, {held['idle_cost_per_hour']:g} an hour while idle, "
         f"{held['idle_cost_so_far']:.4g} so far"
     )
+    for plan in answer["plans"]:
+        eligible, committed = plan["placement"]["eligible"], plan["placement"]["committed"]
+        if plan["in_the_running"] and (eligible or committed):
+            names = ", ".join(one["resource_ref"] for one in committed) or "nothing"
+            print(f"{plan['plan_id']} names {', '.join(eligible) or 'nothing'}, and holds {names}")
 
 
 def _compared(plan: dict[str, Any]) -> tuple[object, ...]:
@@ -277,6 +297,11 @@ def _show_levels(answer: dict[str, Any]) -> None:
     print(f"Breached: {breaches['breached']} of {breaches['obliged']} ({rate})")
     print(f"In doubt: {answer['unknown']['operations']} operations, {answer['unknown']['commitments']} commitments")
     print(f"Trouble found: {known['by_us']} by us, {known['by_people']} by people who told us")
+    debt = answer["debt"]
+    print(
+        f"Owed: a debt of {debt['debt']:g} over {debt['commitments']} commitments; {debt['reviews']} operations wait "
+        f"for a person. Refused for debt or budget: {sum(debt['refused'].values())}"
+    )
     duplicates, stale = answer["duplicates_prevented"], answer["stale"]
     print(f"Duplicates prevented: {duplicates['total']}. Asked for a state that had moved on: {stale['total']}")
     show(

@@ -4,14 +4,19 @@ The burden is the one that the law recorded with the plan. A plan of an older le
 the catalogue in force, and says so. What the intent holds already is told beside them, with what holding it costs.
 """
 
+from collections.abc import Iterator
+
 from joingate_projections.declared import catalogue_on
 from joingate_projections.store import View, index_value
 from joingate_projections.tables import Row
 from joingate_schemas.burden import burden_of
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.facts import Burden
+from joingate_schemas.templates import fill
 
 PLANS_MAX = 100
+_SCANNED_MAX = 5_000
+_HELD = frozenset({"HELD", "EXTENDED", "OVERDUE"})
 _HOUR_MS = 3_600_000
 _IN_THE_RUNNING = frozenset({"CANDIDATE", "ADOPTED"})
 
@@ -47,15 +52,49 @@ def _plan(view: View, row: Row, catalogue: Catalogue | None) -> Row:
         burden = _reckoned(view, row, catalogue)
     fields = ("plan_id", "intent_version", "status", "shown", "replaces", "steps", "steps_dispatched", "steps_joined")
     return {**{name: row[name] for name in fields}, "burden": burden, "recorded": recorded,
-            "commitments_made": sum(burden["by_class"].values()) if burden is not None else None}  # fmt: skip
+            "commitments_made": sum(burden["by_class"].values()) if burden is not None else None,
+            "placement": _placement(view, row, catalogue)}  # fmt: skip
+
+
+def _placement(view: View, row: Row, catalogue: Catalogue | None) -> Row:
+    """The resources that a plan names: `eligible` ones it holds nothing of, `committed` ones are held for it now.
+
+    Naming holds nothing, whatever the plan's status: only an operation that was dispatched and granted what it needs,
+    or the commitment that it made, does.
+    """
+    committed: dict[str, str] = {}
+    for one in _rows(view, "operations", row["intent_id"], _SCANNED_MAX):
+        if one["plan_id"] == row["plan_id"]:
+            held = (name for name, stands in one["resources"].items() if stands["standing"] in _HELD)
+            committed.update(dict.fromkeys(held, one["operation_id"]))
+    for one in _rows(view, "commitments", row["intent_id"], _SCANNED_MAX):
+        if one["plan_id"] == row["plan_id"]:
+            committed.update(dict.fromkeys(one["holds"], one["commitment_id"]))
+    eligible = dict.fromkeys(_named(view, row, catalogue)) if catalogue is not None else {}
+    return {
+        "eligible": [one for one in eligible if one not in committed],
+        "committed": [{"resource_ref": one, "by": by} for one, by in sorted(committed.items())],
+    }
+
+
+def _named(view: View, row: Row, catalogue: Catalogue) -> Iterator[str]:
+    """The references that the plan's steps make of what their actions need, as far as the plan itself says."""
+    for step in _steps(view, row):
+        action = catalogue.actions.get(step["action"])
+        for template in action.resources if action is not None else ():
+            yield fill(template, step["business_key"], step["arguments"])
 
 
 def _reckoned(view: View, row: Row, catalogue: Catalogue) -> Burden:
+    # A step's row has all the fields of the step as planned, and more.
+    return burden_of(_steps(view, row), row["commitments"], catalogue)  # type: ignore[arg-type]
+
+
+def _steps(view: View, row: Row) -> list[Row]:
     key = f"{row['intent_id']}\x1f{row['plan_id']}"
     names = view.get("plan_steps", key)
     steps = [view.get("steps", f"{key}\x1f{step_id}") for step_id in names["steps"]] if names is not None else []
-    # A step's row has all the fields of the step as planned, and more.
-    return burden_of([step for step in steps if step is not None], row["commitments"], catalogue)  # type: ignore[misc]
+    return [step for step in steps if step is not None]
 
 
 def _weight(plan: Row) -> tuple[object, ...]:
@@ -80,7 +119,7 @@ def _held(view: View, intent_id: str, catalogue: Catalogue | None, now: int) -> 
     obligations = catalogue.obligations if catalogue is not None else {}
     hourly = so_far = 0.0
     count = 0
-    for row in _rows(view, "commitments", intent_id, 5_000):
+    for row in _rows(view, "commitments", intent_id, _SCANNED_MAX):
         if not row["holds"]:
             continue
         count += 1

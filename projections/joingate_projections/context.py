@@ -7,6 +7,7 @@ here is read from one view, so that it is true at one ledger position.
 from collections import defaultdict
 from collections.abc import Iterator
 
+from joingate_projections.debts import debts_of
 from joingate_projections.declared import catalogue_on
 from joingate_projections.store import View, index_value
 from joingate_projections.tables import Row, joined
@@ -50,7 +51,8 @@ def context(view: View, intent_id: str, principal: str | None, now: int) -> Row 
         "in_doubt": [_with_age(_told(row, _DOUBT), now) for row in _of_intent(view, "in_doubt", intent_id)],
         "orphans": [_with_age(_told(row, _ORPHAN), now) for row in _of_intent(view, "orphans", intent_id)],
         "resources": _resources(view, catalogue, intent),
-        "budgets": _budgets(view, catalogue, intent),
+        "budgets": _budgets(view, intent),
+        "debts": debts_of(view, intent_id, intent["first"]["partition"], principal, now),
         "authority": _authority(catalogue, principal, intent_id),
         "competence": _competence(view, catalogue, principal),
         "counts": {"commitments_open": total, "operations_open": intent["operations_open"]},
@@ -139,16 +141,15 @@ def _resources(view: View, catalogue: Catalogue | None, intent: Row) -> Row:
     }
 
 
-def _budgets(view: View, catalogue: Catalogue | None, intent: Row) -> Row:
+def _budgets(view: View, intent: Row) -> Row:
     """What was granted with the intent, and what its operations have cost so far, by budget class, as declared.
 
     An operation costs from when it is opened, unless it ended before any permit.
     """
     spent: defaultdict[str, float] = defaultdict(float)
     for row in _of_intent(view, "operations", intent["intent_id"], SCANNED_MAX):
-        action = catalogue.actions.get(row["action"]) if catalogue is not None else None
-        if action is not None and row["status"] != "WITHDRAWN":
-            spent[action.budget_class] += action.cost
+        if row["cost"] and row["status"] != "WITHDRAWN":
+            spent[row["budget_class"]] += row["cost"]
     total = sum(spent.values())
     granted = intent["budgets"]
     most = granted.get("cost_max") if granted is not None else None
@@ -157,6 +158,7 @@ def _budgets(view: View, catalogue: Catalogue | None, intent: Row) -> Row:
         "spent": dict(sorted(spent.items())),
         "spent_total": total,
         "left": most - total if most is not None else None,
+        "exploration_left": most * granted["exploration"] - spent["EXPLORATION"] if most is not None else None,
     }
 
 

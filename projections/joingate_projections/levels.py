@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
+from joingate_projections.debts import levels_of
 from joingate_projections.declared import latest_catalogue
 from joingate_projections.store import View
 from joingate_projections.tables import Row
@@ -39,6 +40,7 @@ def levels(view: View, now: int) -> Row:
         "pending": {measure.lower(): _pending(view, measure, now) for measure in MEASURES if measure != "DETECTION"},
         "found": found(view),
         "unknown": _unknown(view),
+        "debt": levels_of(view, now),
         "duplicates_prevented": _picked(reasons, DUPLICATES),
         "stale": _picked(reasons, STALE),
         "objectives": [_standing(view, one, now) for one in objectives],

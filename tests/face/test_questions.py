@@ -137,6 +137,7 @@ def test_the_context_for_people_has_everything_that_a_planner_goes_by(ask: Joing
     for words in (
         f"{INTENT}, version 1, ACTIVE COMMITMENT: deploy 4.2",
         "names no principals, so any planner may ask",
+        f"Intent {INTENT} (partition 0): 1 debt, 0 unresolved, 0 waiting for a person.",
         "capacity  ACTIVE COMMITMENT  a window is ours",
         "Plan p1, EXECUTING",
         "Open commitments: 1",
@@ -193,6 +194,7 @@ def test_levels_tell_objectives_latencies_and_who_found_what(ask: Joingate) -> N
         "Commitments: 1 active, 0 orphaned, 0 of an intent that has moved on",
         "Breached: 0 of 1 (0.00%)",
         "Trouble found: 0 by us, 0 by people who told us",
+        "Owed: a debt of 1 over 1 commitments; 0 operations wait for a person. Refused for debt or budget: 0",
         "99.99 % of each release within 1 min, over 30 d",
         "nothing to go by",
         "detection",
@@ -211,6 +213,7 @@ def test_plans_are_compared_for_people_and_for_machines(ask: Joingate) -> None:
     assert "1 RELEASABLE" in said.out
     assert "Lightest: p2" in lines
     assert "Held now: 1 commitments, 1 an hour while idle, 0 so far" in lines
+    assert "p1 names nothing, and holds window:w1" in lines
     (told,) = ask("compare", INTENT, "--json").objects
     assert [plan["commitments_made"] for plan in told["plans"]] == [0, 1]
 

@@ -1,13 +1,12 @@
 """What must be true of the state after every decision, whatever was claimed: counted anew, shared with no rule."""
 
 from collections import Counter
-from dataclasses import asdict
 from math import isclose
 from typing import Any
 
 from joingate_processors.law.arrival import Due
 from joingate_processors.law.memory import MemoryState
-from joingate_processors.law.state import INDEXES, TABLES, TIMED_TABLES, Commitment, Operation
+from joingate_processors.law.state import INDEXES, TABLES, TIMED_TABLES, Commitment, Debt, Operation
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT
 
 _WAITING = (
@@ -130,8 +129,8 @@ def _check_debts(state: MemoryState, operations: list[Operation], commitments: l
         counted = Counter(doubts=int(operation.status in _UNRESOLVED), reviews=int(_is_reviewed(operation)))
         for scope in _debtors(operation) if counted.total() else ():
             sums.setdefault(scope, Counter()).update(counted)
-    debts = [asdict(debt) for debt in rows(state, "debts")]
-    kept = {debt.pop("scope"): +Counter(debt) for debt in debts}
+    names = [name for name in Debt.__annotations__ if name != "scope"]
+    kept = {debt.scope: +Counter({name: getattr(debt, name) for name in names}) for debt in rows(state, "debts")}
     assert kept == {scope: +counted for scope, counted in sums.items()}
 
 

@@ -2,11 +2,12 @@
 
 import pytest
 
-from joingate_processors.law.opening import fill, natural_key
+from joingate_processors.law.opening import natural_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue_file import builtin_catalogue
 from joingate_schemas.decisions import Decision
+from joingate_schemas.templates import fill
 
 from .catalogues import varied, with_principals
 from .driver import Court, step

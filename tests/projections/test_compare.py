@@ -10,6 +10,7 @@ from joingate_projections.errors import NotFound
 from joingate_projections.reader import StoreReader
 from joingate_projections.store import ProjectionStore
 from joingate_projections.tables import Row
+from joingate_schemas.facts import ResourceChanged
 
 INTENT = "acme/release/4.2"
 DECLARED = {"as": "planner", "type": "DeclareIntent", "version": 1}
@@ -77,6 +78,42 @@ def test_what_is_held_already_is_told_with_what_it_costs(scene: Any, open_store:
     assert answer["held"]["commitments"] == 1
     assert answer["held"]["idle_cost_per_hour"] == 1.0
     assert answer["held"]["idle_cost_so_far"] == pytest.approx(2.0)
+
+
+def test_naming_a_resource_holds_nothing_and_a_dispatched_operation_does(
+    scene: Any, open_store: ProjectionStore
+) -> None:
+    """Eligible until something was made of it: for the candidate and for the plan in force alike."""
+    other = {**WINDOW, "step_id": "x", "business_key": "w2", "parallel": True}
+    answer = scene(
+        DECLARED,
+        scene.planned({**WINDOW, "business_key": "w3"}, plan_id="candidate", adopt=False),
+        scene.planned(WINDOW, other),
+        *scene.done("w"),
+        scene.seen("w"),
+    ).reader(open_store).ask("compare", INTENT)  # fmt: skip
+    placed = {plan["plan_id"]: plan["placement"] for plan in answer["plans"]}
+    assert placed["candidate"] == {"eligible": ["window:w3"], "committed": []}
+    assert placed["p1"]["eligible"] == ["window:w2"]
+    assert [one["resource_ref"] for one in placed["p1"]["committed"]] == ["window:w1"]
+
+
+@pytest.mark.parametrize(
+    ("standing", "held"), [("WANTED", False), ("ASKED", False), ("HELD", True), ("OVERDUE", True), ("RETURNED", False)]
+)
+def test_a_grant_commits_a_resource_until_it_is_given_back(
+    hand: Any, open_store: ProjectionStore, standing: str, held: bool
+) -> None:
+    """Neither wanting nor asking does."""
+    hand.decide(hand.declared(), claim_type="DeclareIntent")
+    hand.decide(hand.planned("p1", "ops"), claim_type="Plan")
+    operation = hand.operation()
+    stands = ResourceChanged(operation_id=operation, intent_id=INTENT, resource_ref="bench:1", quantity=1,
+                             standing=standing)  # type: ignore[arg-type]  # fmt: skip
+    hand.decide(hand.opened(), stands, claim_type="Dispatch")
+    hand.store_in(open_store)
+    (plan,) = StoreReader(open_store).ask("compare", INTENT)["plans"]
+    assert plan["placement"]["committed"] == ([{"resource_ref": "bench:1", "by": operation}] if held else [])
 
 
 def test_a_plan_of_an_older_ledger_is_reckoned_now_and_says_so(

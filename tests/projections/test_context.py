@@ -106,7 +106,24 @@ def test_it_tells_what_may_still_be_spent(played: Any, open_store: ProjectionSto
     """What was granted, what the intent's own operations cost by class, and what is left."""
     budgets = played.reader(open_store).ask("context", INTENT)["budgets"]
     assert (budgets["granted"]["exploration"], budgets["spent"]) == (0.5, {"EXPLORATION": 2.5})
-    assert (budgets["spent_total"], budgets["left"]) == (2.5, 7.5)
+    assert (budgets["spent_total"], budgets["left"], budgets["exploration_left"]) == (2.5, 7.5, 2.5)
+
+
+def test_it_tells_debts_beside_their_limits_before_anything_is_refused(scene: Any, open_store: ProjectionStore) -> None:
+    """The intent's, the tenant's and the principal's; where there is no limit, that too."""
+    limits = "limits:\n  each: {of: INTENT, debt: 1}\n  ada: {of: PRINCIPAL, only: ada, debt: 9, reviews: 2}\n"
+    played = scene({**declared(), **ADA}, *reserved(scene, "w1"), catalogue=catalogue_from_text(CATALOGUE + limits))
+    reader = played.reader(open_store)
+    debts = {one["of"]: one for one in reader.ask("context", INTENT, [("principal", "ada")])["debts"]}
+    assert {of: (one["subject"], one["debt"], one["commitments"], one["reached"]) for of, one in debts.items()} == {
+        "INTENT": (INTENT, 1.0, 1, True), "TENANT": ("acme", 1.0, 1, False), "PRINCIPAL": ("ada", 1.0, 1, False),
+    }  # fmt: skip
+    assert debts["PRINCIPAL"]["limit"] == {"debt": 9.0, "doubts": None, "reviews": 2}
+    assert debts["TENANT"]["limit"] is None
+    assert [one["of"] for one in reader.ask("context", INTENT)["debts"]] == ["INTENT", "TENANT"]
+    levels = reader.ask("service-levels")["debt"]
+    assert (levels["debt"], levels["commitments"], levels["refused"]["COMMITMENT_DEBT"]) == (1.0, 1, 0)
+    assert [(one["subject"], one["debt"]) for one in levels["principals"]] == [("ada", 1.0)]
 
 
 def test_it_tells_who_may_ask_for_what(played: Any, open_store: ProjectionStore) -> None:

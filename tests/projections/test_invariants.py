@@ -12,6 +12,7 @@ from joingate_processors.forensics.play import Player, catalogue_of
 from joingate_processors.forensics.scenario import draw
 from joingate_processors.forensics.simulator import Simulator
 from joingate_processors.forensics.trace import read_trace
+from joingate_processors.law.state import Debt
 from joingate_projections.fold import fold
 from joingate_projections.tables import MemoryRows, Row, joined
 from joingate_projections.tables.lineage import node
@@ -35,11 +36,23 @@ def check(simulator: Simulator) -> None:
             what_is_pending_is_unresolved(rows)
             goals_count_what_is_theirs(rows)
             every_latency_is_counted_once(rows)
+    debts_are_those_that_the_law_refuses_by(rows, simulator)
     for table, known in (("operations", simulator.state.operations), ("commitments", simulator.state.commitments)):
         for key, row in rows.tables[table].items():
             held = known.get(key)
             assert held is not None, (table, key)
             assert held.status == row["status"], (table, key)
+
+
+def debts_are_those_that_the_law_refuses_by(rows: MemoryRows, simulator: Simulator) -> None:
+    """Sum for sum; what the law has no row of, the projections have none of either."""
+    state = simulator.state
+    told = {joined(row["of"], row["subject"]): row for row in rows.tables["debts"].values()}
+    held: dict[str, Debt] = dict(state.rows("debts"))  # type: ignore[arg-type, attr-defined]
+    assert told.keys() == held.keys()
+    names = [name for name in Debt.__annotations__ if name != "scope"]
+    for scope, debt in held.items():
+        assert {name: told[scope][name] for name in names} == {name: getattr(debt, name) for name in names}, scope
 
 
 def everything_leads_to_its_intent(rows: MemoryRows) -> None:

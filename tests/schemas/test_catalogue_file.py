@@ -155,6 +155,18 @@ MISTAKES: list[tuple[str, str, int, str, str]] = [
         "actions:", "owners: {desk: {durable: false, external: true}}\nactions:", 6, "owners.desk.external",
         "that is durable",
     ),
+    ("actions:", "limits: {x: {of: INTENT}}\nactions:", 6, "limits.x", "it limits nothing"),
+    ("actions:", "limits: {x: {of: INTENT, doubts: 0}}\nactions:", 6, "limits.x.doubts", "greater than or equal to 1"),
+    ("actions:", "limits: {x: {of: TEAM, debt: 1}}\nactions:", 6, "limits.x.of", "allowed are: "),
+    ("actions:", "limits: {x: {of: INTENT, doubts: 1, age: 1d}}\nactions:", 6, "limits.x.age", "how much debt"),
+    (
+        "actions:", "limits: {x: {of: TENANT, debt: 1}, y: {of: TENANT, reviews: 1}}\nactions:", 6, "limits.y",
+        "x limits the same already",
+    ),
+    (
+        "actions:", "principals: {ann: {role: PLANNER}}\nlimits: {x: {of: PRINCIPAL, only: bob, debt: 1}}\nactions:", 7,
+        "limits.x.only", "no principal is called 'bob'",
+    ),
     ("actions:", "policies: {p: {owners: []}}\nactions:", 6, "policies.p.owners", "at least 1 item"),
     ("actions:", "policies: {p: {owners: [worker]}}\nactions:", 6, "policies.p.owners.0", "nothing can be assigned"),
     (

@@ -5,10 +5,10 @@ may be dropped as a fact.
 """
 
 from joingate_processors.law.case import Case
-from joingate_processors.law.opening import fill
 from joingate_processors.law.state import Commitment, Operation, condition_key
 from joingate_schemas.catalogue import Action
 from joingate_schemas.claims import Arguments
+from joingate_schemas.templates import fill
 
 
 def condition_of(case: Case, action: Action, said: str | None, business_key: str, arguments: Arguments) -> str | None:

@@ -1,6 +1,5 @@
 """How operations come to be: phases, first status, deadlines, and the commitment that an action creates."""
 
-import re
 from functools import lru_cache
 from typing import assert_never
 
@@ -9,14 +8,13 @@ from joingate_processors.law.protocols import protocol_of
 from joingate_processors.law.state import Commitment, Operation
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Action, ObligationType
-from joingate_schemas.claims import Arguments, Scalar
+from joingate_schemas.claims import Arguments
 from joingate_schemas.debt import weight_of
 from joingate_schemas.ids import commitment_id, content_digest, operation_id
+from joingate_schemas.templates import fill, names_in, plain
 
 ENDED_WITHOUT_EFFECT: frozenset[f.OperationStatus] = frozenset({"FAILED", "WITHDRAWN", "COMPENSATED"})
 """Ends of an operation after which its slot's generation may rise (model §3)."""
-
-_NAME = re.compile(r"\{([^{}]+)\}")
 
 
 def meaning_of(action: Action, arguments: Arguments) -> Arguments:
@@ -40,18 +38,6 @@ def obligation_refs(action: Action, business_key: str, arguments: Arguments) -> 
     return [fill(one, business_key, arguments) for one in templates] or [f"{action.name}:{business_key}"]
 
 
-def fill(template: str, business_key: str, arguments: Arguments) -> str:
-    """`template` with `{business_key}` and `{argument}` replaced, once. A name that is not given stays as it stands."""
-
-    def given(found: re.Match[str]) -> str:
-        name = found[1]
-        if name in arguments:
-            return _plain(arguments[name])
-        return business_key if name == "business_key" else found[0]
-
-    return _NAME.sub(given, template)
-
-
 def natural_key(action: Action, arguments: Arguments) -> str | None:
     """The business key that the action's template makes of the arguments.
 
@@ -62,27 +48,14 @@ def natural_key(action: Action, arguments: Arguments) -> str | None:
     for name in _names(action.business_key):
         if name not in arguments:
             return None
-        if not _plain(arguments[name]):
+        if not plain(arguments[name]):
             return ""
     return fill(action.business_key, "", arguments)
 
 
 @lru_cache(maxsize=1024)
 def _names(template: str) -> tuple[str, ...]:
-    return tuple(_NAME.findall(template))
-
-
-def _plain(value: Scalar) -> str:
-    """The value as part of a name: one entity has one spelling, however a client wrote or typed it."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case float() if value.is_integer():
-            return str(int(value))
-        case _:
-            return str(value).strip()
+    return names_in(template)
 
 
 def digest(action: Action, business_key: str, arguments: Arguments) -> str:

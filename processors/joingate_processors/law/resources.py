@@ -9,13 +9,14 @@ operation and gives back what it had. The arbiter's word comes as a claim of its
 from joingate_processors.law import order, outcomes
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
-from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT, fill
+from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT
 from joingate_processors.law.state import Commitment, Intent, Operation, State
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.arbitration import FreeOutcome
 from joingate_schemas.catalogue import Action
 from joingate_schemas.facts import AnyFact
+from joingate_schemas.templates import fill
 
 _QUANTITY_MAX = 1 << 53
 

@@ -71,6 +71,7 @@ _ALL = (
     Table("catalogues", ("digest",)),
     Table("lineage", ("above", "below"), hidden=True),
     Table("pending", ("order",), hidden=True),
+    Table("debts", ("who", "of"), hidden=True),
     Table("catalogue_sources", hidden=True),
     Table("quarantine_records", hidden=True),
     Table("slots", hidden=True),

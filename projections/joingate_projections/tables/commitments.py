@@ -4,6 +4,7 @@ from joingate_projections.tables import (
     At,
     Row,
     Rows,
+    debts,
     goals,
     incidents,
     joined,
@@ -106,6 +107,7 @@ def put(rows: Rows, old: Row | None, new: Row, at: At) -> None:
     elif not doubted:
         new["in_doubt_since"] = None
     levels.commitment_moved(rows, old, new, at)
+    debts.commitment_moved(rows, old, new, at)
     in_force = new["status"] not in TERMINAL_COMMITMENT and new["status"] not in ("PROPOSED", "PENDING_CONDITION")
     new["holds"] = new["resource_refs"] if in_force else []
     new["open_since"] = None if new["status"] in TERMINAL_COMMITMENT else new["created_at"]

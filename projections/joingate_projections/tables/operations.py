@@ -1,6 +1,6 @@
 """The table of operations: what each fact does to an operation's row, its step, its intent's counts and the doubts."""
 
-from joingate_projections.tables import At, Row, Rows, goals, incidents, joined, kept, levels, lineage, shown
+from joingate_projections.tables import At, Row, Rows, debts, goals, incidents, joined, kept, levels, lineage, shown
 from joingate_projections.tables.intents import add_to_intent, change_step, lead_slot
 from joingate_schemas.facts import (
     OPEN_OPERATION,
@@ -262,6 +262,7 @@ def put(rows: Rows, old: Row | None, new: Row, at: At) -> None:
     elif not doubted:
         new["in_doubt_since"] = None
     levels.operation_moved(rows, old, new, at)
+    debts.operation_moved(rows, old, new, at)
     new["shown"] = shown.of_operation(new)
     rows.put("operations", new["operation_id"], new)
     before, after = _counts(old), _counts(new)
