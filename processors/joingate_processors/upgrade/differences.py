@@ -38,7 +38,7 @@ def _said(value: object) -> str:
 
 
 def type_changes(before: ObligationType, after: ObligationType) -> list[Concern]:
-    """What it means for an open commitment that its type is declared otherwise, under its version or a migrating one."""
+    """What it means for an open commitment that its type is declared otherwise, in its version or a migrating one."""
     names = changed_fields(before, after)
     migrated = before.version != after.version
     how = (
