@@ -97,6 +97,7 @@ class ObligationType:
     such an obligation is made, within `condition_ms`. `due_ms` counts from when it was asked for, and `grace_ms` from
     then; what is missed is BREACHED, told to `escalation` every `escalation_ms`, and with `missed_action` RELEASE also
     given up. `satisfied_evidence` names kinds of evidence (what stands before the colon) that fulfilment has to bring.
+    `migrates` names earlier versions whose open commitments go on by this one; those of the others keep their own.
     `valid_ms` is how long it lasts, counted from the permit of what makes it; `freshness_ms` how old an observation of
     it may be when something relies on it.
     """
@@ -129,6 +130,7 @@ class ObligationType:
     transfer_evidence: tuple[str, ...] = ()
     lease_ms: int | None = None
     superseded_by: str = ""
+    migrates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,9 @@ def _obligation(
         yield (*at, "late_success"), "RELEASE needs a release_action"
     if obligation.superseded_by and obligation.superseded_by not in obligation.attributes:
         yield (*at, "superseded_by"), f"{obligation.superseded_by!r} is none of its attributes"
+    for number, earlier in enumerate(obligation.migrates):
+        if earlier >= obligation.version:
+            yield (*at, "migrates", number), f"an earlier version goes on by this one, and {earlier} is none"
     for number, kind in enumerate(obligation.transfer_evidence):
         if not NAME.fullmatch(kind):
             yield (*at, "transfer_evidence", number), "a kind of evidence has letters, digits, dots and dashes"

@@ -94,6 +94,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         "transfer_evidence": "The kinds of evidence that taking over needs, each as the beginning of its text, before "
         "a colon.",
         "lease": "How long a worker may serve it before it says so again; left out: it has no lease.",
+        "migrates": "Earlier versions whose open commitments go on by this one. Those of others keep the rules that "
+        "they were made under ([upgrades](upgrades.md)).",
         "superseded_by": "The attribute whose new value supersedes older ones that are otherwise alike, as an "
         "artifact's version does.",
     },

@@ -137,6 +137,7 @@ class ObligationShape(Shape):
     transfer_evidence: list[str] = []
     lease: PositiveDuration | None = None
     superseded_by: str = ""
+    migrates: list[Count] = []
 
 
 class ResourceShape(Shape):

@@ -305,6 +305,7 @@ UPGRADES = {
     "the same": lambda it: it,
     "a raised version": lambda it: edited(it, *WINDOW, version=2, release_action=None),
     "another release action": lambda it: edited(it, *WINDOW, release_action="withdraw_review"),
+    "a migration to no release action": lambda it: edited(it, *WINDOW, version=2, release_action=None, migrates=(1,)),
     "no release action": lambda it: edited(it, *WINDOW, release_action=None),
     "another class": lambda it: edited(it, *WINDOW, resolution="UNKNOWN"),
     "no observation": lambda it: edited(it, *WINDOW, observed=False),
@@ -419,6 +420,27 @@ def test_an_edit_under_the_same_version_rules_what_is_open_too() -> None:
     court.catalogue = edited(court.catalogue, "obligations", "window", satisfied_evidence=("receipt",))
     court.load()
     assert court.satisfied("w").reason == "NO_EVIDENCE"
+
+
+def test_a_migration_is_declared_and_rules_what_it_names_from_then_on() -> None:
+    court = windowed()
+    migrating = edited(court.catalogue, *WINDOW, version=3, satisfied_evidence=("receipt",), migrates=(1,))
+    report = meaning(court, migrating)
+    assert report.outcome == "CHANGES"
+    assert "what SATISFIED demands changes (satisfied_evidence: [] → [receipt])" in why(report)
+    assert report.lines()[0].advice.startswith("leave 1 out of what window migrates")
+    court.catalogue = migrating
+    court.load()
+    assert court.satisfied("w").reason == "NO_EVIDENCE"
+    assert court.commitment("w").type_version == 1  # what it was made under stays on the record
+
+
+def test_a_migration_of_other_versions_leaves_it_as_it_is() -> None:
+    """The control."""
+    court = windowed()
+    court.catalogue = edited(court.catalogue, *WINDOW, version=3, satisfied_evidence=("receipt",), migrates=(2,))
+    court.load()
+    assert court.satisfied("w").status == "SATISFIED"
 
 
 def test_a_type_that_was_dropped_all_the_same_demands_the_evidence_that_it_did() -> None:

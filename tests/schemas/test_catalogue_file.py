@@ -146,6 +146,10 @@ MISTAKES: list[tuple[str, str, int, str, str]] = [
         "obligations.hold.superseded_by", "none of its attributes",
     ),
     (
+        "actions:", "obligations: {hold: {resolution: EXPIRING, valid: 1d, version: 2, migrates: [1, 2]}}\nactions:",
+        6, "obligations.hold.migrates.1", "an earlier version goes on by this one",
+    ),
+    (
         "actions:", "obligations: {hold: {resolution: EXPIRING, valid: 1d, transfer_evidence: ['a b']}}\nactions:", 6,
         "obligations.hold.transfer_evidence.0", "letters, digits",
     ),

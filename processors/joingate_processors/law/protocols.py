@@ -2,7 +2,9 @@
 
 A commitment pins the version of its type that it was made under (model §8). While the catalogue in force declares that
 version, it is the catalogue's word that counts, so that deadlines can be corrected for what is open too. Once the
-version is another, or the type is gone, what was last loaded under the pinned version goes on ruling the commitment.
+version is another, or the type is gone, what was last loaded under the pinned version goes on ruling the commitment. It
+is ruled by another version only where the catalogue in force says that this one migrates it; that this catalogue came
+into force is the fact which says so.
 """
 
 import json
@@ -37,7 +39,7 @@ def _obligations(catalogue: str) -> dict[str, dict[str, Any]]:
 def protocol_of(state: State, catalogue: Catalogue, name: str, version: int) -> ObligationType | None:
     """What rules a commitment of this type and version under `catalogue`; None if neither it nor the ledger knows."""
     declared = catalogue.obligations.get(name)
-    if declared is not None and declared.version == version:
+    if declared is not None and version in (declared.version, *declared.migrates):
         return declared
     remembered = state.protocols.get(protocol_key(name, version))
     return declared if remembered is None else obligation_from_json(name, remembered)

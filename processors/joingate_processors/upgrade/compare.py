@@ -1,8 +1,8 @@
 """What a new catalogue means for each open thing on a partition: fine, other rules than before, or no way to an end.
 
 "Former" is the catalogue in force, "new" the one that is to be. What a commitment was made under is its type at its own
-version, as `protocols` remembers it; so a raised version changes nothing for what is open, and an edit under the same
-version does. Only what nobody but a person could end any more counts as UNDISCHARGEABLE.
+version, as `protocols` remembers it; so a raised version changes nothing for what is open, unless it migrates it, and
+an edit under the same version does. Only what nobody but a person could end any more counts as UNDISCHARGEABLE.
 """
 
 from joingate_processors.law.case import Case
@@ -85,7 +85,7 @@ class _Comparison:
     def _rules(self, row: Commitment) -> list[Concern]:
         """By which rules it goes on: those of its own version, where that is another than the one declared now."""
         declared = self._new.obligations[row.obligation_type]
-        if declared.version == row.type_version:
+        if row.type_version in (declared.version, *declared.migrates):
             return type_changes(obligation_of(self._before, row), declared)
         if self._state.protocols.get(protocol_key(declared.name, row.type_version)) is None:
             return [

@@ -16,7 +16,7 @@ _EVIDENCE = {
 }  # fmt: skip
 # Nothing open is decided by these: they are for people, or for what is asked for anew.
 _OF_NO_EFFECT = frozenset(
-    {"name", "version", "idle_cost", "cost", "business_key", "human_gate", "escalation", "lookup_backoff_ms"}
+    "name version migrates idle_cost cost business_key human_gate escalation lookup_backoff_ms".split()
 )
 
 
@@ -38,9 +38,15 @@ def _said(value: object) -> str:
 
 
 def type_changes(before: ObligationType, after: ObligationType) -> list[Concern]:
-    """What it means for an open commitment that its type is declared otherwise under the same version."""
+    """What it means for an open commitment that its type is declared otherwise, in its version or a migrating one."""
     names = changed_fields(before, after)
-    advice = f"raise the version of {before.name}: what is open then keeps the rules that it was made under"
+    migrated = before.version != after.version
+    how = (
+        f"leave {before.version} out of what {after.name} migrates"
+        if migrated
+        else f"raise the version of {after.name}"
+    )
+    advice = f"{how}: what is open then keeps the rules that it was made under"
     found = []
     meaning = [name for name in names if name in _EVIDENCE]
     if meaning:
