@@ -135,6 +135,8 @@ REASONS: dict[str, Reason] = _table(
      "Look up instead of sending again.", NO),
     (522, "RELEASE_OF_ACTIVE", "The plan in force relies on this commitment.", "Replace the plan first.", CHANGED),
     (523, "ALREADY_RESOLVED", "It was settled by evidence before.", "Nothing.", NO),
+    (524, "OBJECTIVE_ALREADY_SATISFIED", "The step's goal is seen to be reached, so there is nothing to do for it.",
+     "Leave the step undone, it counts as joined; or have the goal looked at again, if that is no longer so.", LATER),
     (530, "COMMITMENT_EXPIRED", "Its time has passed and nobody has seen it since, so nothing may rely on it.",
      "Wait for the observation, renew it, or plan without it.", LATER),
     (540, "IN_TRANSFER", "The commitment waits for somebody to take it over, and nothing new starts under it.",

@@ -213,7 +213,7 @@ class _View:
         moves: list[Callable[[], c.AnyClaim | None]] = [
             *[lambda one=one: self._about_operation(one) for one in self._operations],  # type: ignore[misc]
             *[lambda one=one: self._about_commitment(one) for one in self._commitments],  # type: ignore[misc]
-            self._dispatch, self._dispatch, self._succeed,
+            self._dispatch, self._dispatch, self._succeed, self._about_goal,
         ]  # fmt: skip
         for move in rng.sample(moves, min(4, len(moves))):
             claim = move()
@@ -306,6 +306,11 @@ class _View:
                 return self._look("COMMITMENT", one.commitment_id, rng.choice(["ABSENT", "PRESENT"]), "SECOND_LOOK")
             case _:
                 return None
+
+    def _about_goal(self) -> c.AnyClaim | None:
+        """What is seen of a goal, now and then."""
+        finding: c.Finding = self._rng.choice(["PRESENT", "PRESENT", "ABSENT", "NOT_FOUND"])
+        return self._look("GOAL", self._rng.choice(["g1", "g2"]), finding, None) if self._rng.random() < 0.2 else None
 
     def _look(self, kind: c.SubjectKind, subject_id: str, finding: c.Finding, proof: c.Proof | None) -> c.AnyClaim:
         version = self._rng.choice([None, self._history.said, self._history.said, 1])

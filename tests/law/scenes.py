@@ -12,7 +12,7 @@ from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.decisions import Decision, Verdict
 
 from .catalogues import varied
-from .driver import Court, step
+from .driver import INTENT, Court, step
 
 Play = Callable[[Court], Decision]
 
@@ -47,6 +47,14 @@ def then(*plays: Callable[[Court], object]) -> Callable[[Court], Decision]:
         return decision
 
     return play
+
+
+def reached(court: Court) -> None:
+    """Given: steps s1 and s2, each for a goal of its own, and that of s1 is seen to be reached."""
+    court.declare(goals=[{"goal_id": one, "acceptance": f"{one} is so"} for one in ("g1", "g2")])
+    court.plan(step("s1", goal_id="g1"), step("s2", "write_file", goal_id="g2"))
+    court.say(c.Observe(claim_id=court.claim_id(), intent_id=INTENT, subject_kind="GOAL", subject_id="g1",
+                        finding="PRESENT", source="record", external_ids=[], evidence=["looked"]))  # fmt: skip
 
 
 def permitted(court: Court) -> None:

@@ -2,7 +2,7 @@
 
 from .catalogues import with_principals, without_action
 from .driver import INTENT, step
-from .scenes import Row, again, closed, doubted, edges, failed, opened, settled, superseded, then
+from .scenes import Row, again, closed, doubted, edges, failed, opened, reached, settled, superseded, then
 
 DECLARE = [
     Row("a version below 1", "MALFORMED", lambda x: x.declare(0), lambda x: x.declare(1)),
@@ -116,6 +116,8 @@ DISPATCH = [
         verdict="REPLAYED"),
     Row("a slot that is in doubt", "IN_DOUBT_PENDING", lambda x: x.dispatch("s1"), None, given=doubted,
         verdict="REPLAYED"),
+    Row("a step whose goal is reached", "OBJECTIVE_ALREADY_SATISFIED", lambda x: x.dispatch("s1"),
+        lambda x: x.dispatch("s2"), given=reached),
     Row("a slot whose effect is proven absent", "OK", lambda x: x.dispatch("s1"), None, given=failed,
         verdict="ACCEPTED",
         facts=("OperationOpened",)),

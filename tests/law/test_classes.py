@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from joingate_processors.forensics.checker import check
 from joingate_schemas import facts as f
 from joingate_schemas.decisions import Decision
 
@@ -15,6 +16,7 @@ from .life_catalogue import DAY_MS, HOUR_MS, MINUTE_MS, lived
 def made(name: str) -> tuple[Court, str]:
     """Step s1 made a commitment of that type, in force; and its id."""
     court = Court(lived())
+    court.load()
     court.open(step("s1", f"make_{name}", arguments={"name": "a"}))
     if court.dispatch("s1").status == "STAGED":
         court.approve("s1")
@@ -122,6 +124,7 @@ def test_what_is_observed_is_discharged_by_the_mitigation_all_the_same_and_not_b
     court.prepared(amendment)
     court.commit(amendment, external_id="file-2", evidence=["file:2"])
     assert court.commitment(key).status == "RELEASED"
+    assert check(court.decisions) == [], "the checker takes that for evidence too"
 
 
 def test_a_correction_without_a_trace_discharges_nothing() -> None:

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from joingate_processors.law import evolve_owners
 from joingate_processors.law.digests import digest_of
-from joingate_processors.law.evolve_life import condition_observed, decided, latest_news, lived
+from joingate_processors.law.evolve_life import condition_observed, decided, goal_observed, latest_news, lived
 from joingate_processors.law.evolve_resources import resource_changed
 from joingate_processors.law.state import (
     Commitment,
@@ -438,6 +438,8 @@ def _observed(state: State, fact: f.ObservationRecorded, at: int) -> None:
             state.commitments.put(fact.subject_id, after)
     elif fact.subject_kind == "CONDITION":
         condition_observed(state, fact, stamps)
+    elif fact.subject_kind == "GOAL":
+        goal_observed(state, fact, stamps)
 
 
 def _orphan_raised(state: State, fact: f.OrphanRaised) -> None:

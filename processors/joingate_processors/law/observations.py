@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from joingate_processors.law import commitments, order, outcomes
+from joingate_processors.law import commitments, goals, order, outcomes
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitment_news import observe_commitment, observe_condition
@@ -37,6 +37,8 @@ def observe(case: Case, claim: c.Observe) -> Ruling:
         return outdated(claim, commitment.news, commitment.status) or observe_commitment(case, claim, commitment)
     if claim.subject_kind == "CONDITION":
         return observe_condition(case, claim)
+    if claim.subject_kind == "GOAL":
+        return goals.observe_goal(case, claim)
     return Ruling("ACCEPTED", "OK", "kept; no rule reads it yet", claim.subject_id, "", [recorded(claim)])
 
 

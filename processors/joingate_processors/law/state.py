@@ -178,7 +178,7 @@ class Commitment:
 
 @record
 class Condition:
-    """What is known of something that obligations wait for: the latest that each source said, and the latest of all."""
+    """What is known of a goal, or of what obligations wait for: the latest of each source, and of all of them."""
 
     intent_id: str
     condition: str
@@ -380,6 +380,15 @@ def step_key(intent_id: str, plan_id: str, step_id: str) -> str:
 def condition_key(intent_id: str, condition: str) -> str:
     """The key of a condition's row, beside the intent that waits for it."""
     return f"{intent_id}\x1f{condition}"
+
+
+def goal_condition(intent: Intent | None, goal_id: str | None) -> str | None:
+    """What stands for the goal among conditions, as it is stated now; None if the intent has no such goal.
+
+    What was seen of it counts for this content alone: a version that states it otherwise has it seen anew.
+    """
+    content = None if intent is None or goal_id is None else intent.goals.get(goal_id)
+    return None if content is None else f"goal\x1f{goal_id}\x1f{content}"
 
 
 def seen_key(intent_id: str, claim_id: str) -> str:
