@@ -14,6 +14,7 @@ import typer.main
 
 from joingate.cli import app
 from joingate.scenarios.named import scenarios
+from joingate_processors.forensics.play import run_trace
 from joingate_processors.forensics.violations import INVARIANTS
 from joingate_projections.tables import shown
 from joingate_schemas import arbitration, catalogue, claims, decisions, facts
@@ -126,6 +127,13 @@ def test_what_is_said_to_be_kept_has_its_test_and_the_rest_says_why_not() -> Non
         if "not done" in whole.lower():
             assert re.search(r"[Nn]ot done, because \w+", whole), whole
         assert re.search(r"`tests/[^`]*::|scenario `|trace `|\*not yet\*|[Nn]ot done, because", whole), whole
+
+
+def test_the_life_of_an_obligation_plays_as_told() -> None:
+    """The README's story of a window: a newcomer's first look at an obligation."""
+    (block,) = re.findall(r"```jsonl\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    result = run_trace(block.splitlines())
+    assert (result.failures, block.count('"expect"')) == ([], 6)
 
 
 def test_every_scenario_is_on_the_page() -> None:

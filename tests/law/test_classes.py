@@ -127,6 +127,26 @@ def test_what_is_observed_is_discharged_by_the_mitigation_all_the_same_and_not_b
     assert check(court.decisions) == [], "the checker takes that for evidence too"
 
 
+@pytest.mark.parametrize(("proven", "status"), [(True, "RELEASED"), (False, "RECONCILIATION_REQUIRED")])
+def test_no_release_ends_what_may_yet_be_made(proven: bool, status: str) -> None:
+    """What makes good an effect that may or may not be there: first it has to be known whether it is."""
+    court, key = made("filing")
+    court.release("s1")
+    amendment = court.release_of(key)
+    court.approve(amendment, principal="carl")
+    court.prepared(amendment)
+    court.executor_abort("s1", proof="REFUSED")
+    assert court.op("s1").status == "IN_DOUBT"
+    court.commit(amendment, external_id="file-2", evidence=["file:2"])
+    assert court.commitment(key).status == "RECONCILIATION_REQUIRED"
+    if proven:
+        court.override("OPERATION", court.op_id("s1"), "FAILED")
+    else:
+        court.observe("s1", "PRESENT")
+    assert court.commitment(key).status == status
+    assert check(court.decisions) == []
+
+
 def test_a_correction_without_a_trace_discharges_nothing() -> None:
     court, key = made("notice")
     court.release("s1")

@@ -18,6 +18,7 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
     if claim.version < 1:
         refuse("MALFORMED", f"version {claim.version} is below 1", claim.intent_id)
     _check_budgets(claim)
+    _check_goals(claim)
     content = digest_of(claim.tenant, claim.objective, claim.goals, claim.budgets)
     intent = case.state.intents.get(claim.intent_id)
     if intent is not None:
@@ -55,6 +56,19 @@ def _check_budgets(claim: c.DeclareIntent) -> None:
         refuse("MALFORMED", f"the budget's shares {shares} must lie between 0 and 1", claim.intent_id)
     if cost_max is not None and not 0 <= cost_max < inf:
         refuse("MALFORMED", f"the budget's ceiling {cost_max} must be a number from 0", claim.intent_id)
+
+
+def _check_goals(claim: c.DeclareIntent) -> None:
+    """Each goal is one state, and says how one would know it: of another, nobody could tell when it is reached."""
+    stated: set[str] = set()
+    for goal in claim.goals:
+        goal_id = goal["goal_id"]
+        if not goal_id or not goal["acceptance"].strip():
+            refuse("MALFORMED", f"goal '{goal_id}' needs an id and an acceptance: how one would see that it is reached",
+                   claim.intent_id)  # fmt: skip
+        if goal_id in stated:
+            refuse("MALFORMED", f"goal {goal_id} is stated twice: give each goal an id of its own", claim.intent_id)
+        stated.add(goal_id)
 
 
 def _withdrawn(facts: list[AnyFact]) -> set[str]:
