@@ -39,6 +39,7 @@ _SHOWN_MAX = 20
 class AuditReport:
     """What came of an audit: records by partition, breaches as sentences, and what could not be decided again.
 
+    `records` has every partition that was read, the empty ones too. Over no record at all nothing was shown to hold.
     `repeated` counts REPLAYED decisions, whose claims the ledger names and does not keep. `seven` are the verdicts on
     the seven rules about obligations, over all partitions.
     """
@@ -52,8 +53,8 @@ class AuditReport:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is broken."""
-        return not self.violations and not self.disagreements
+        """Whether there was something to check, and nothing of it is broken."""
+        return any(self.records.values()) and not self.violations and not self.disagreements
 
     def row(self) -> dict[str, Any]:
         """The report as JSON has it."""
@@ -62,7 +63,7 @@ class AuditReport:
     def lines(self) -> Iterator[str]:
         """The report as sentences."""
         for partition, count in sorted(self.records.items()):
-            yield f"Partition {partition}: {count} records, linked without a gap."
+            yield f"Partition {partition}: {f'{count} records, linked without a gap' if count else 'empty'}."
         yield f"Invariants broken: {len(self.violations)}."
         yield from self.violations[:_SHOWN_MAX]
         yield "The seven rules about obligations:"
@@ -77,12 +78,12 @@ class AuditReport:
 def verify_ledger(settings: Settings, partition: int | None = None) -> AuditReport:
     """Read the ledger to its end and check it. Raises FaceError when it can't be read, or its chain is broken."""
     with LedgerReader(settings, partition=partition) as ledger:
-        return audit_records(ledger.to_end(), ledger.codec)
+        return audit_records(ledger.to_end(), ledger.codec, ledger.reads)
 
 
-def audit_records(entries: Iterable[Entry], codec: Codec) -> AuditReport:
-    """Check records of a ledger, each partition's in order from its first."""
-    report, audits = AuditReport(), dict[int, _Audit]()
+def audit_records(entries: Iterable[Entry], codec: Codec, partitions: Iterable[int] = ()) -> AuditReport:
+    """Check records of a ledger, each partition's in order from its first. `partitions`: which there are."""
+    report, audits = AuditReport(records=dict.fromkeys(partitions, 0)), dict[int, _Audit]()
     for entry in entries:
         audit = audits.setdefault(entry.partition, _Audit(codec, report))
         report.records[entry.partition] = report.records.get(entry.partition, 0) + 1

@@ -4,6 +4,8 @@ FAILED = 1
 """Exit code: it failed, or the gate said no."""
 MALFORMED = 2
 """Exit code: the command line, or a file that was given, is not as it must be."""
+INTERRUPTED = 130
+"""Exit code: Ctrl-C, or another wish to end, came before it was done."""
 
 
 class FaceError(Exception):

@@ -79,4 +79,6 @@ def _problems(file: Path, status: dict[str, Any], silent_ms: int) -> list[str]:
         found.append(f"The gate has stopped. {elsewhere}")
     elif silent_ms > SILENT_MS_MAX:
         found.append(f"The gate was last heard of {silent_ms // 1000} s ago. {elsewhere}")
+    elif status["sentence"]:
+        found.append(f"The gate says: {status['sentence']}.")
     return found

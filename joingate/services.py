@@ -80,8 +80,8 @@ def log_to_stderr() -> None:
 # --- the pieces ------------------------------------------------------------------------------------------------------
 
 
-def run_gate(settings: Settings, stop: threading.Event, reporter: Reporter) -> None:
-    """Decide claims until told to stop."""
+def run_gate(settings: Settings, stop: threading.Event, reporter: Reporter, accept_undischargeable: str = "") -> None:
+    """Decide claims until told to stop. `accept_undischargeable`: who takes on what the catalogue can't discharge."""
     from joingate_processors.gate.settings import GateSettings
     from joingate_processors.gate.status import GateStatus
     from joingate_processors.gate.worker import run_gate as run
@@ -97,16 +97,18 @@ def run_gate(settings: Settings, stop: threading.Event, reporter: Reporter) -> N
         else:
             reporter.say("BUSY", status["sentence"] or "; ".join(troubles) or "joining its group", status=status)
 
+    catalogue = find_catalogue(settings.catalogue)  # first: without one nothing is begun, and no folder made
     reporter.say("STARTING")
     run(
         GateSettings(
             bootstrap_servers=settings.bootstrap_servers,
             data_dir=folder(settings, "gate"),
-            catalogue=find_catalogue(settings.catalogue),
+            catalogue=catalogue,
             prefix=settings.prefix,
             partitions=settings.partitions,
             registry_url=settings.registry_url,
             client=settings.client,
+            accept_undischargeable=accept_undischargeable,
         ),
         stop,
         tell,
@@ -254,8 +256,8 @@ def run_sample(settings: Settings, stop: threading.Event, reporter: Reporter, *,
     from joingate.sample.process import BankProcess
     from joingate_producers import Connection
 
-    reporter.say("STARTING")
     catalogue = find_catalogue(settings.catalogue)
+    reporter.say("STARTING")
     state = folder(settings, "sample")
     names = executors_of(catalogue)
     with (

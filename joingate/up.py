@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 from joingate import deployment
-from joingate.faults import FAILED
+from joingate.faults import FAILED, INTERRUPTED
 from joingate.gate_file import read_gate, status_file
 from joingate.ledger import LedgerReader
 from joingate.local_kafka import choose_source, ensure_kafka
@@ -35,7 +35,6 @@ from joingate_projections.errors import ReadError
 from joingate_projections.reader import HttpReader
 
 READY_S_MAX = 60.0
-KILLED = 130
 _LOOK_S = 0.2
 
 STORIES: tuple[tuple[str, tuple[Callable[[Stage], None], ...]], ...] = (
@@ -75,12 +74,17 @@ class _Ending:
         if self.event.is_set():
             self.kill()
             # The broker's watcher, and the children's pipes, see to what is left.
-            os._exit(KILLED)
+            os._exit(INTERRUPTED)
         self.event.set()
 
 
 def run_up(settings: Settings, options: Options) -> int:
-    """Run everything; returns the exit code. Raises FaceError with a sentence about what failed."""
+    """Run everything; returns the exit code. Raises FaceError with a sentence about what failed.
+
+    0: everything held; 1: something did not; 130: it was to end by itself (`once`) and was interrupted before. Without
+    `once` a signal is how it ends, and no failure.
+    """
+    catalogue = find_catalogue(_catalogue_of(settings))  # before a broker is started for nothing
     show = make_show(options.machine)
     with _Ending() as ending, contextlib.ExitStack() as stack:
         show.step(f"broker: {_broker_sentence(choose_source().value)}")
@@ -88,7 +92,7 @@ def run_up(settings: Settings, options: Options) -> int:
         run = stack.enter_context(_run_folder(options, show))
         here = _of_this_run(settings, options, broker.bootstrap_servers, run.path)
         show.step(f"topics at {here.bootstrap_servers}")
-        created = deployment.create_topics(here, find_catalogue(here.catalogue))
+        created = deployment.create_topics(here, catalogue)
         deployment.try_canary(here)
         fresh = here.topics.ledger in created
         if fresh:
@@ -107,7 +111,7 @@ def run_up(settings: Settings, options: Options) -> int:
             if slow:
                 show.step(f"had to kill {', '.join(slow)}, which did not end in time")
     if held is None:
-        return FAILED if options.once else 0
+        return INTERRUPTED if options.once else 0
     return 0 if held else FAILED
 
 
@@ -158,12 +162,17 @@ def _of_this_run(settings: Settings, options: Options, bootstrap: str, folder: P
             "bootstrap_servers": bootstrap,
             "data_dir": folder,
             "gate_status": None,  # ours lies in the run's folder, whatever the environment knows of another
-            "catalogue": settings.catalogue if os.environ.get("JOINGATE_CATALOGUE") else "demo",
+            "catalogue": _catalogue_of(settings),
             "port": _port(settings, options),
             # The client library's own remarks about a broker that starts or stops would be in the way here.
             "client": {"log_level": "0", **settings.client},
         }
     )
+
+
+def _catalogue_of(settings: Settings) -> str:
+    """The catalogue that was asked for; without a wish that of the stories."""
+    return settings.catalogue if os.environ.get("JOINGATE_CATALOGUE") else "demo"
 
 
 def _broker_sentence(source: str) -> str:

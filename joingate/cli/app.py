@@ -1,7 +1,8 @@
 """The room where the command line is put together: its commands, its exit codes, and the one place that meets errors.
 
 Exit codes: 0 it was done; 1 it failed, or the gate said no; 2 the command line or a given file is malformed; 130 it was
-interrupted. Errors are one sentence on stderr; `--debug` shows where they came from.
+interrupted; `upgrade-check --strict` has one of its own, 3. Errors are one sentence on stderr; `--debug` shows where
+they came from.
 """
 
 import os
@@ -13,11 +14,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from joingate.cli import catalogues, lists, quarantines, questions, reading, scenes, serving, topics, tracing
-from joingate.faults import FAILED, MALFORMED, FaceError
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+from joingate.cli import catalogues, lists, quarantines, questions, reading, scenes, serving, topics, tracing, upgrades
+from joingate.faults import FAILED, INTERRUPTED, MALFORMED, FaceError
 
 HELP = """A gate over Apache Kafka that decides, exactly once, which of an agent's actions may go ahead.
 
@@ -138,7 +136,7 @@ def face(
     """Read by `Face.main`, which meets the errors; declared here so that --help tells of it."""
 
 
-for room in (serving, topics, tracing, scenes, reading, questions, lists, quarantines, catalogues):
+for room in (serving, topics, tracing, scenes, reading, questions, lists, quarantines, catalogues, upgrades):
     room.add_to(app)
 
 

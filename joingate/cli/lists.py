@@ -45,7 +45,7 @@ def commitments(
         (name, value)
         for name, value in (
             ("status", status), ("shown", shown), ("owner", owner), ("resource", resource), ("type", of),
-            ("intent", intent), ("due_after", _ms(due_after)), ("due_before", _ms(due_before)),
+            ("intent", intent), ("due_after", milliseconds(due_after)), ("due_before", milliseconds(due_before)),
         )
         if value is not None
     ]  # fmt: skip
@@ -102,7 +102,7 @@ def _more(answer: dict[str, Any]) -> None:
         print(f"There is more: --cursor {answer['next']}")
 
 
-def _ms(text: str | None) -> str | None:
+def milliseconds(text: str | None) -> str | None:
     """A time as the API takes it. Raises FaceError."""
     if text is None or text.isdigit():
         return text

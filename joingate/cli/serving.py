@@ -22,7 +22,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def up(
-    once: Annotated[bool, typer.Option("--once", help="End after the scenarios; exit 0 if all held.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End after the scenarios; exit 0 if all held, 130 if interrupted.")
+    ] = False,
     data_dir: DataDir = None,
     port: Port = None,
     json: Json = False,
@@ -30,7 +32,7 @@ def up(
     """Start everything, play the two bundled scenarios, and go on until Ctrl-C.
 
     A Kafka broker is found (BOOTSTRAP_SERVERS) or started. State is kept in a folder that goes when all ends, or in
-    --data-dir. A second Ctrl-C ends everything at once.
+    --data-dir. Ctrl-C ends it with exit code 0, or 130 where --once was not done yet; a second one ends it at once.
     """
     from joingate.settings import load_settings
     from joingate.up import Options, run_up
@@ -39,14 +41,28 @@ def up(
     raise typer.Exit(run_up(settings, Options(once=once, data_dir=data_dir, machine=json, port_given=port is not None)))
 
 
-def gate(catalogue: CatalogueName = None, data_dir: DataDir = None, json: Json = False) -> None:
-    """Decide claims: one gate worker. Start several, each with a --data-dir of its own, to share the partitions."""
+def gate(
+    catalogue: CatalogueName = None,
+    data_dir: DataDir = None,
+    accept_undischargeable: Annotated[
+        str,
+        typer.Option(
+            "--accept-undischargeable",
+            help="Start over what the catalogue can't discharge: who takes that on, and why. It is recorded.",
+        ),
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Decide claims: one gate worker. Start several, each with a --data-dir of its own, to share the partitions.
+
+    With a catalogue that can't discharge what is open it does not start; `joingate upgrade-check` says so before.
+    """
     from joingate import services
     from joingate.settings import load_settings
 
     services.log_to_stderr()
     settings = load_settings(catalogue=catalogue, data_dir=data_dir)
-    services.run_gate(settings, services.until_signal(), services.Reporter("gate", json))
+    services.run_gate(settings, services.until_signal(), services.Reporter("gate", json), accept_undischargeable)
 
 
 def arbiter(json: Json = False) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from joingate.cli.output import Json, is_terminal, note, print_json, short, show, table, without_catalogues
-from joingate.faults import FAILED
+from joingate.faults import FAILED, FaceError
 
 if TYPE_CHECKING:
     from joingate_processors.forensics.play import TraceResult
@@ -22,6 +22,8 @@ CatalogueName = Annotated[
     typer.Option("--catalogue", help="A catalogue's file, or builtin, or demo; goes before the trace's own."),
 ]
 Partition = Annotated[int | None, typer.Option("--partition", help="Only this partition of the ledger.")]
+
+_SEEDS_SHOWN_MAX = 5
 
 
 def add_to(app: typer.Typer) -> None:
@@ -182,25 +184,32 @@ def _show_proof(result: "ProveResult") -> None:
     for trace_seed, violation in result.violations:
         print(f"seed {trace_seed}: {violation}")
     print("\nNaive: the same story with an agent that calls the tools itself, and tries again when no answer comes.")
-    naive = ", ".join(map(str, result.naive_seeds)) or "none"
-    print(f"The gate closed {result.closed} intents. Naive failures to look at: seeds {naive}.")
+    naive = ", ".join(map(str, result.naive_seeds[:_SEEDS_SHOWN_MAX])) or "none"
+    print(f"The gate closed {result.closed} intents. Naive failures to look at (--json has all): seeds {naive}.")
     print(f"One again: joingate prove --traces 1 --seed SEED{f' --steps {result.steps}' if result.steps else ''}")
 
 
 def verify(partition: Partition = None, json: Json = False) -> None:
     """Check a live ledger: its chain, every invariant by a checker of its own, and each decision by the law again.
 
-    Reads only. Exit code 1 if anything is broken.
+    Reads only. Exit code 1 if anything is broken, or if there is nothing to check.
     """
     from joingate.audit import verify_ledger
     from joingate.settings import load_settings
 
-    report = verify_ledger(load_settings(), partition)
+    settings = load_settings()
+    report = verify_ledger(settings, partition)
     if json:
         print_json(report.row())
     else:
         for line in report.lines():
             print(line)
+    if not any(report.records.values()):
+        which = "The ledger" if partition is None else f"Partition {partition} of the ledger"
+        raise FaceError(
+            f"{which} {settings.topics.ledger} at {settings.bootstrap_servers} holds no decision, so that nothing was "
+            "checked: see that JOINGATE_PREFIX and BOOTSTRAP_SERVERS name the deployment that you mean."
+        )
     if not report.holds:
         raise typer.Exit(FAILED)
 

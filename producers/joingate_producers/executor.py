@@ -76,7 +76,11 @@ class Executor(RoleClient):
         caused_by: str | None = None,
         claim_id: str | None = None,
     ) -> PendingVerdict:
-        """The effect is there, with its id at the system of record and the evidence."""
+        """The effect is there, with its id at the system of record and the evidence.
+
+        At a downstream that is declared to know keys, the reply has to show it: `external_id`, or `idempotency_key` as
+        it was echoed. Evidence alone is refused there as NO_EVIDENCE, and the operation comes into doubt by silence.
+        """
         return self._report(
             Commit(
                 **self._common(intent_id, claim_id),

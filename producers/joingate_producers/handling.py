@@ -11,7 +11,8 @@ from joingate_schemas.decisions import Command
 class Applied:
     """The effect is there: its id at the system of record, the evidence, the result for the planner.
 
-    `idempotency_key` is the key as the downstream echoed it, if it did.
+    `idempotency_key` is the key as the downstream echoed it, if it did. A downstream that is declared to know keys has
+    to give one of the two, `external_id` or the key: the gate believes no evidence alone there (NO_EVIDENCE).
     """
 
     external_id: str

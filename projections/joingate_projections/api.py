@@ -118,7 +118,7 @@ _PATHS = {
     "resources": "Who has what is scarce, oldest first: held, past its lease, in quarantine, or spent.",
     "quarantine": "Records that could not be read, with their bytes.",
     "decisions": "The ledger's decisions with their facts. `intent` and `claim` find those that mention an id.",
-    "observations": "Each source's latest news about a subject.",
+    "observations": "Each source's latest news about a subject; `unbelieved` says why it counted for nothing.",
     "owners": "Owners that are gone, by partition, with how much of theirs was found.",
     "catalogues": "The catalogue in force on each partition.",
 }

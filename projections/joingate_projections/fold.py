@@ -6,6 +6,7 @@ decision itself always becomes a row, found again by every id that it mentions, 
 
 import hashlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, assert_never
 
 from joingate_projections.tables import (
@@ -24,7 +25,8 @@ from joingate_projections.tables import (
     resources,
 )
 from joingate_schemas.arbitration import ArbiterDecision
-from joingate_schemas.codec import UnknownFact
+from joingate_schemas.claims import Dispatch, Plan, Succeed
+from joingate_schemas.codec import Codec, Undecodable, UnknownFact
 from joingate_schemas.decisions import Decision, Quarantined
 from joingate_schemas.facts import (
     AnyFact,
@@ -84,12 +86,48 @@ _IDS = (
 )
 
 
-def fold(rows: Rows, decision: Decision, partition: int) -> None:
-    """Fold a decision of `partition` into `rows`. The caller sees to order, gaps and repetition."""
-    at = At(partition, decision.seq, decision.decided_at, decision.claim_type)
+# Claims about a plan or a step of it. Refused, they leave no fact that would say which.
+_OF_PLANS = frozenset({"Plan", "Dispatch", "Succeed"})
+
+
+def fold(rows: Rows, decision: Decision, partition: int, codec: Codec | None = None) -> None:
+    """Fold a decision of `partition` into `rows`. The caller sees to order, gaps and repetition.
+
+    `codec` reads the claims of refused decisions; it knows whatever schemas it was taught (None: ours alone). Raises
+    RegistryUnavailable, before anything is changed, when only the registry could tell what such a claim says.
+    """
+    asked = _asked(rows, decision, codec or _ours())
+    refused = decision.reason if decision.verdict == "REJECTED" else ""
+    at = At(partition, decision.seq, decision.decided_at, decision.claim_type, refused)
     for fact in decision.facts:
         fold_fact(rows, fact, at)
-    rows.put("decisions", decision_key(partition, decision.seq), _decision_row(decision, at))
+    rows.put("decisions", decision_key(partition, decision.seq), _decision_row(decision, at, asked))
+
+
+@cache
+def _ours() -> Codec:
+    return Codec()
+
+
+def _asked(rows: Rows, decision: Decision, codec: Codec) -> Row | None:
+    """Which plan, and which step of it, a refused claim was about; None where it was about neither.
+
+    Only refused claims are decoded for it, since the facts of the others say as much.
+    """
+    if decision.verdict != "REJECTED" or decision.claim_type not in _OF_PLANS or not decision.claim:
+        return None
+    try:
+        claim = codec.decode(decision.claim)
+    except Undecodable:
+        rows.count("unknown_claims", decision.claim_type)
+        return None
+    match claim:
+        case Plan():
+            return {"plan_id": claim.plan_id}
+        case Dispatch() | Succeed():
+            return {"plan_id": claim.plan_id, "step_id": claim.step_id}
+        case _:
+            return None
 
 
 def fold_quarantined(rows: Rows, record: Quarantined) -> None:
@@ -192,8 +230,12 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             assert_never(fact)
 
 
+# News that the law kept and did not believe: outdated by its own source, or an absence that proves nothing.
+_UNBELIEVED = frozenset({"STALE_OBSERVATION", "NO_PROOF", "TOO_EARLY"})
+
+
 def _observed(rows: Rows, fact: ObservationRecorded, at: At) -> None:
-    """The latest news of each source, and on the row of the subject the latest of all."""
+    """The latest news of each source, and on the row of the subject the latest of all that was believed."""
     news = {
         "finding": fact.finding,
         "source": fact.source,
@@ -202,8 +244,13 @@ def _observed(rows: Rows, fact: ObservationRecorded, at: At) -> None:
         "evidence": fact.evidence,
         "at": at.time,
     }
-    row = {**vars(fact), **at.born()}
-    rows.put("observations", joined(fact.subject_kind, fact.intent_id, fact.subject_id, fact.source), row)
+    key = joined(fact.subject_kind, fact.intent_id, fact.subject_id, fact.source)
+    believed = at.refused not in _UNBELIEVED
+    # What is outdated is no source's latest word; the decision keeps it. What is unproven is, and says so.
+    if at.refused != "STALE_OBSERVATION" or rows.get("observations", key) is None:
+        rows.put("observations", key, {**vars(fact), "unbelieved": None if believed else at.refused, **at.born()})
+    if not believed:
+        return
     if fact.subject_kind == "OPERATION":
         operations.observed(rows, fact.subject_id, news, at)
     elif fact.subject_kind == "COMMITMENT":
@@ -212,7 +259,7 @@ def _observed(rows: Rows, fact: ObservationRecorded, at: At) -> None:
         goals.observed(rows, fact, news, at)
 
 
-def _decision_row(decision: Decision, at: At) -> Row:
+def _decision_row(decision: Decision, at: At, asked: Row | None) -> Row:
     facts = [_fact_row(fact) for fact in decision.facts]
     return {
         "partition": at.partition,
@@ -235,8 +282,9 @@ def _decision_row(decision: Decision, at: At) -> Row:
         "refers_to": decision.refers_to,
         "recorded_verdict": decision.recorded_verdict,
         "recorded_reason": decision.recorded_reason,
+        "asked": asked,
         "facts": facts,
-        "mentions": sorted(set(_mentions(decision, facts))),
+        "mentions": sorted({*_mentions(decision, facts), *_refused(decision, asked)}),
     }
 
 
@@ -266,3 +314,11 @@ def _mentions(decision: Decision, facts: list[Row]) -> Iterator[str]:
             yield joined(fact["intent_id"], fact["plan_id"])
         if fact.get("plan_id") and fact.get("step_id"):
             yield joined(fact["intent_id"], fact["plan_id"], fact["step_id"])
+
+
+def _refused(decision: Decision, asked: Row | None) -> Iterator[str]:
+    """The plan and the step that a refused claim was about, by their keys; and bare, for what was never recorded."""
+    if asked is not None:
+        path = [one for one in asked.values() if one]
+        yield from path
+        yield from (joined(decision.intent_id, *path[:depth]) for depth in range(1, len(path) + 1))

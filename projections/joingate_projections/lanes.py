@@ -193,7 +193,7 @@ class LedgerLane(Lane):
         decision = _decoded(codec, raw, Decision, f"The record at offset {offset} of {self.named}")
         if not self._comes_next(decision, raw, digest):
             return None
-        fold(batch, decision, self.partition)
+        fold(batch, decision, self.partition, codec)
         return decision.seq, decision.epoch
 
     def _comes_next(self, decision: Chained, raw: bytes, digest: bytes) -> bool:

@@ -226,7 +226,7 @@ class StoreReader:
                 if table.counted
             }
             oldest = {name: next(view.find(name, "since", None), None) for name in ("orphans", "in_doubt")}
-            beside = {about: view.counts("", about) for about in ("unknown_facts", "clock_skews")}
+            beside = {about: view.counts("", about) for about in ("unknown_facts", "unknown_claims", "clock_skews")}
             position = _ledger(view)
         now = self._clock()
         ages = {name: max(0, now - int(found[0])) if found else None for name, found in oldest.items()}
@@ -384,7 +384,7 @@ def _about(row: Row, subjects: dict[str, Row]) -> str:
     """What a decision is about, in the words of those who planned it: its facts say, or the row of its subject."""
     if row["claim_type"] in _OF_INTENTS:
         return str(row["intent_id"])
-    told = [one for one in (*row["facts"], subjects.get(row["subject_id"], {})) if one]
+    told = [one for one in (*row["facts"], row["asked"], subjects.get(row["subject_id"])) if one]
     words = []
     for name, word in (("plan_id", "plan"), ("step_id", "step"), ("action", ""), ("business_key", "on"),
                        ("obligation_type", ""), ("attempt", "attempt")):  # fmt: skip

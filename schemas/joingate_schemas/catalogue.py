@@ -22,6 +22,8 @@ LATENCY_BOUNDS_MS = (
 )  # fmt: skip
 """The bounds between which latencies are counted. An objective's `within` is one of them, so that it is met exactly."""
 MissedAction = Literal["REPORT", "RELEASE"]
+BudgetClass = Literal["EXPLORATION", "VERIFICATION", "RECONCILIATION"]
+LimitScope = Literal["INTENT", "PRINCIPAL", "TENANT"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Action:
     approval: ApprovalPolicy = "NONE"
     approvals_needed: int = 1
     approval_ms: int = 86_400_000
-    budget_class: Literal["EXPLORATION", "VERIFICATION", "RECONCILIATION"] = "EXPLORATION"
+    budget_class: BudgetClass = "EXPLORATION"
     cost: float = 0.0
     arguments: tuple[Argument, ...] = ()
     business_key: str = ""
@@ -203,6 +205,25 @@ class Objective:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """How much may be open before nothing new is promised: of each intent, principal or tenant, or of `only` one.
+
+    `debt` is of what obligations weigh, `doubts` and `reviews` are counts of what is unresolved and of what waits for
+    a person; null: no limit. An obligation counts twice once it is `age_ms` old, three times at twice that; null: as
+    on its first day. One whose state is uncertain counts `uncertain` times.
+    """
+
+    name: str
+    of: LimitScope
+    only: str = ""
+    debt: float | None = None
+    doubts: int | None = None
+    reviews: int | None = None
+    age_ms: int | None = None
+    uncertain: float = 2.0
+
+
+@dataclass(frozen=True)
 class Catalogue:
     """One version of everything declared; `digest` is the SHA-256 of `source`, its canonical JSON.
 
@@ -223,6 +244,7 @@ class Catalogue:
     objectives: dict[str, Objective] = field(default_factory=dict)
     owners: dict[str, OwnerKind] = field(default_factory=dict)
     policies: dict[str, AssignmentPolicy] = field(default_factory=dict)
+    limits: dict[str, Limit] = field(default_factory=dict)
     plan_progress_ms: int = 86_400_000
     max_skew_ms: int = 300_000
     resource_wait_ms: int = 60_000

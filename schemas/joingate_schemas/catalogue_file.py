@@ -23,6 +23,7 @@ from joingate_schemas.catalogue import (
     AssignmentPolicy,
     Catalogue,
     Downstream,
+    Limit,
     Objective,
     ObligationType,
     OwnerKind,
@@ -289,11 +290,19 @@ def catalogue_from_json(source: bytes) -> Catalogue:
             # Catalogues of the first release have no such sections.
             owners={name: _made(OwnerKind, name, entry) for name, entry in form.get("owners", {}).items()},
             policies={name: _made(AssignmentPolicy, name, entry) for name, entry in form.get("policies", {}).items()},
+            limits={name: _made(Limit, name, entry) for name, entry in form.get("limits", {}).items()},
             **{key: form[key] for key in ("version", *IN_MS[TopShape].values(), "silent_attempts_max") if key in form},
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         wrong = f"this is no catalogue in canonical JSON ({error!r})"
         raise CatalogueError([Mistake("<canonical JSON>", 1, "", wrong)]) from error
+
+
+@lru_cache(maxsize=256)
+def obligation_from_json(name: str, source: str) -> ObligationType:
+    """The obligation type called `name` whose entry in a catalogue's canonical JSON is `source`."""
+    made: ObligationType = _made(ObligationType, name, json.loads(source))
+    return made
 
 
 def _made(cls: Any, name: str, entry: dict[str, Any]) -> Any:

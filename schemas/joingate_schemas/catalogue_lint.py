@@ -12,6 +12,7 @@ from joingate_schemas.catalogue_shape import (
     NAME,
     ActionShape,
     DownstreamShape,
+    LimitShape,
     ObjectiveShape,
     ObligationShape,
     OwnerShape,
@@ -53,6 +54,7 @@ def lint(sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding
         yield from _owner(("owners", name), owner)
     for name, policy in _of(sections, "policies", PolicyShape):
         yield from _policy(("policies", name), policy, sections)
+    yield from _limits(dict(_of(sections, "limits", LimitShape)), sections)
 
 
 def _of(sections: Mapping[str, Mapping[str, Shape | None]], section: str, shape: type[S]) -> Iterator[tuple[str, S]]:
@@ -302,6 +304,21 @@ def _policy(at: Place, policy: PolicyShape, sections: Mapping[str, Mapping[str, 
             yield place, f"nothing can be assigned to the kind {kind}: it is not durable, or outside our books"
     for number, name in enumerate(policy.obligations):
         yield from _undeclared((*at, "obligations", number), "obligation", name, sections["obligations"])
+
+
+def _limits(limits: Mapping[str, LimitShape], sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding]:
+    seen: dict[tuple[str, str], str] = {}
+    for name, limit in limits.items():
+        at: Place = ("limits", name)
+        other = seen.setdefault((limit.of, limit.only), name)
+        if other != name:
+            yield at, f"{other} limits the same already: one limit for each intent, principal or tenant"
+        if limit.debt is None and limit.doubts is None and limit.reviews is None:
+            yield at, "it limits nothing: give debt, doubts or reviews"
+        if limit.age is not None and limit.debt is None:
+            yield (*at, "age"), "age weighs obligations, so say how much debt there may be"
+        if limit.of == "PRINCIPAL" and limit.only and sections["principals"]:
+            yield from _undeclared((*at, "only"), "principal", limit.only, sections["principals"])
 
 
 def _objective(

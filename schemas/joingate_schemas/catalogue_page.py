@@ -20,7 +20,9 @@ MEANINGS: dict[str, dict[str, str]] = {
         "silent_attempts_max": "How often a silent operation is started again before a person is asked.",
     },
     "downstreams": {
-        "capabilities": "What the system can be asked about an effect, in order of preference; NONE stands alone.",
+        "capabilities": "What the system can be asked about an effect, in order of preference; NONE stands alone. "
+        "Where IDEMPOTENT_KEY is one, a Commit has to name the external id, or the key as the reply echoed it: "
+        "evidence alone is NO_EVIDENCE, and the operation is asked about.",
         "key_horizon": "How long it remembers an idempotency key; left out: for ever.",
         "in_flight_max": "The longest time that something sent may still be on its way.",
         "statement_cut_off": "When a period of its statement closes; needed with STATEMENT.",
@@ -42,8 +44,9 @@ MEANINGS: dict[str, dict[str, str]] = {
         "approval": "Whose yes it needs.",
         "approvals_needed": "How many, with N_OF_M.",
         "approval_within": "How long it waits for them.",
-        "budget_class": "Which share of capacity it draws on.",
-        "cost": "What it takes of that share.",
+        "budget_class": "Which share of the intent's budget it draws on. EXPLORATION is held to its share, "
+        "VERIFICATION only to the ceiling, and RECONCILIATION is never refused.",
+        "cost": "What it takes of that share, from its dispatch on; given back if it is withdrawn before any permit.",
         "arguments": "Its arguments by name, each with the fields below.",
         "business_key": "A template over the arguments: the business entity. The same action on the same entity within "
         "an intent is one operation.",
@@ -86,7 +89,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "escalation": "Who is told of a breach.",
         "escalation_every": "How often they are told again.",
         "idle_cost": "What an hour without use costs; plans are compared by it.",
-        "weight": "How much it counts in the reckoning of open obligations.",
+        "weight": "How much it counts in commitment debt; see `limits`.",
         "transfer": "Until when who is asked to take it over must acknowledge; a Transfer may name another time.",
         "transfer_evidence": "The kinds of evidence that taking over needs, each as the beginning of its text, before "
         "a colon.",
@@ -126,14 +129,26 @@ MEANINGS: dict[str, dict[str, str]] = {
         "window": "Over how many whole days that is reckoned, today the last.",
         "obligation": "Commitments of which type; left out: all.",
     },
+    "limits": {
+        "of": "Whose: each intent's, each principal's or each tenant's.",
+        "only": "The one intent, principal or tenant that it is for, instead of the general limit; empty: each.",
+        "debt": "How much debt there may be. An obligation counts its type's weight: twice if it is COMPENSATABLE, "
+        "four times if it is IRREVERSIBLE or UNKNOWN. Left out: any.",
+        "doubts": "With how many operations and commitments unresolved nothing new is promised; left out: any number.",
+        "reviews": "With how many operations waiting for a person no further one is asked for, and nothing new is "
+        "promised; left out: any number.",
+        "age": "After how long an open obligation counts twice (three times after twice as long); left out: as on its "
+        "first day.",
+        "uncertain": "How many times one counts that is UNKNOWN, BREACHED or RECONCILIATION_REQUIRED.",
+    },
 }
 """What each field means, by section; "" has the file's own keys, and `arguments` those of one argument."""
 
 AHEAD: dict[str, tuple[str, ...]] = {
     "downstreams": ("statement_cut_off",),
-    "actions": ("budget_class", "cost"),
+    "actions": (),
     "arguments": ("from_records",),
-    "obligations": ("weight",),
+    "obligations": (),
     "resources": (),
 }
 """What may be declared, is checked and travels with the catalogue, and that this release does not act on."""

@@ -11,10 +11,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from joingate_schemas.catalogue import (
     ApprovalPolicy,
+    BudgetClass,
     Capability,
     Effect,
     LateSuccess,
     LevelMeasure,
+    LimitScope,
     MissedAction,
     ResolutionClass,
     StepKind,
@@ -94,7 +96,7 @@ class ActionShape(Shape):
     approval: ApprovalPolicy = "NONE"
     approvals_needed: Count = 1
     approval_within: PositiveDuration = 86_400_000
-    budget_class: Literal["EXPLORATION", "VERIFICATION", "RECONCILIATION"] = "EXPLORATION"
+    budget_class: BudgetClass = "EXPLORATION"
     cost: Amount = 0.0
     arguments: dict[str, ArgumentShape | None] = {}
     business_key: str = ""
@@ -182,6 +184,18 @@ class ObjectiveShape(Shape):
     obligation: str | None = None
 
 
+class LimitShape(Shape):
+    """An entry of `limits`."""
+
+    of: LimitScope
+    only: str = ""
+    debt: Amount | None = None
+    doubts: Count | None = None
+    reviews: Count | None = None
+    age: PositiveDuration | None = None
+    uncertain: Annotated[float, Field(ge=1, le=100)] = 2.0
+
+
 class TopShape(Shape):
     """The file's own keys, besides the sections."""
 
@@ -201,6 +215,7 @@ SECTIONS: dict[str, type[Shape]] = {
     "objectives": ObjectiveShape,
     "owners": OwnerShape,
     "policies": PolicyShape,
+    "limits": LimitShape,
 }
 """The sections of a file, each a mapping from names to entries."""
 
@@ -220,6 +235,7 @@ IN_MS: dict[type[Shape], dict[str, str]] = {
     },
     ObjectiveShape: {"within": "within_ms", "window": "window_ms"},
     ResourceShape: {"lease": "lease_ms"},
+    LimitShape: {"age": "age_ms"},
     TopShape: {
         "plan_progress": "plan_progress_ms", "max_skew": "max_skew_ms", "resource_wait": "resource_wait_ms",
     },

@@ -386,11 +386,15 @@ class ResourceExpired(Claim):
 
 @record
 class CatalogueChanged(Claim):
-    """From here on this catalogue is in force on this partition."""
+    """From here on this catalogue is in force on this partition.
+
+    `accepted`: what is open here that it can't discharge, and who took that on; empty where it can discharge all.
+    """
 
     digest: str
     version: str
     catalogue: bytes
+    accepted: str = ""
 
 
 @record

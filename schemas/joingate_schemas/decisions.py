@@ -23,7 +23,8 @@ class Decision:
     it was appended, or empty on REPLAYED, where `claim_id` is enough. `detail` is a sentence for
     people. `refers_to` is the seq of the decision that a REPLAYED one repeats (0: none); on CLAIM_REPEATED,
     `recorded_verdict` and `recorded_reason` are that decision's own. `status` is the present status of the subject,
-    where there is one. `topic` "gate" marks the gate's own claims, whose offset is -1.
+    where there is one. `claim_digest` is the first 16 bytes of the SHA-256 of what the claim says, by which a repeated
+    claim id is told from a used one; empty for the gate's own claims. `topic` "gate" marks those; their offset is -1.
     """
 
     seq: int
@@ -45,6 +46,7 @@ class Decision:
     refers_to: int
     recorded_verdict: str = ""
     recorded_reason: str = ""
+    claim_digest: bytes = b""
     facts: list[AnyFact]
     previous: bytes
 

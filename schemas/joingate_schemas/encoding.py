@@ -74,6 +74,10 @@ _BRANCH_TYPE = {
 }  # fmt: skip
 
 
+# Kinds whose piece names the value but once, so that it needs no variable.
+_ONCE = frozenset({"boolean", "int", "long", "float", "double", "enum"})
+
+
 def _no_branch(value: object) -> None:
     raise TypeError(f"{value!r} is of a type that the union does not have")
 
@@ -117,11 +121,17 @@ class _Making:
                     # Objects have all their fields; nested dictionaries may leave out those with a default.
                     plain = short(schema["name"]) in self._classes or "default" not in field
                     got = f"[{field['name']!r}]" if plain else f".get({field['name']!r}, {field['default']!r})"
-                    if field["type"] == "string" and field["name"] in _WORD_FIELDS:
+                    kind = self._resolved(field["type"])[0]
+                    if kind == "string" and field["name"] in _WORD_FIELDS:
                         pieces.append(f"_W[datum{got}]")
-                        continue
-                    source.add(f"{variable} = datum{got}")
-                    pieces += self._pieces(source, variable, field["type"])
+                    elif kind == "string":
+                        source.add(f"{variable} = datum{got}.encode()")
+                        pieces += [f"_N[len({variable})]", variable]
+                    elif kind in _ONCE:
+                        pieces += self._pieces(source, f"datum{got}", field["type"])
+                    else:
+                        source.add(f"{variable} = datum{got}")
+                        pieces += self._pieces(source, variable, field["type"])
                 source.add(f"return _join(({', '.join(pieces)},))")
             source.made(name)
         return self._functions[schema["name"]]

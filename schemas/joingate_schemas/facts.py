@@ -26,6 +26,7 @@ CommitmentStatus = Literal[
 ]  # fmt: skip
 TERMINAL_COMMITMENT: frozenset[CommitmentStatus] = frozenset({"SATISFIED", "RELEASED", "TRANSFERRED"})
 OPEN_OPERATION: frozenset[OperationStatus] = frozenset({"STAGED", "VALIDATED", "SUBMITTED", "IN_DOUBT", "ESCALATED"})
+BudgetClass = Literal["EXPLORATION", "VERIFICATION", "RECONCILIATION", "UNKNOWN"]
 Phases = Literal["ONE_PHASE", "TWO_PHASE", "UNKNOWN"]
 Source = Literal["EXECUTOR", "OBSERVER", "OPERATOR", "PLANNER", "GATE", "UNKNOWN"]
 Disposition = Literal["KEEP", "RELEASE", "TRANSFER", "REVALIDATE", "RECONCILE", "COMPENSATE", "UNKNOWN"]
@@ -191,6 +192,8 @@ class OperationOpened:
     commitment_id: str | None
     compensates: str | None
     requested_by: str = ""
+    budget_class: BudgetClass = "EXPLORATION"
+    cost: float = 0.0
     timer: Timer
     deadline_at: int | None
 
@@ -368,7 +371,10 @@ class ObservationRecorded:
 
 @record
 class CommitmentProposed:
-    """An obligation is about to be made by `operation_id`; not yet in force."""
+    """An obligation is about to be made by `operation_id`; not yet in force.
+
+    `weight` (thousandths) is what it counts in the debt of its intent, its tenant and `principal`, who asked for it.
+    """
 
     commitment_id: str
     intent_id: str
@@ -391,6 +397,8 @@ class CommitmentProposed:
     deadline_at: int | None
     grace_until: int | None = None
     condition: str | None = None
+    weight: int = 1_000
+    principal: str = ""
 
 
 @record

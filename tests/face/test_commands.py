@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -116,7 +117,8 @@ def test_prove_counts_and_holds(joingate: Any) -> None:
     assert said.code == 0
     assert proof["gated_violations"] == proof["gated_doubled"] == 0
     assert proof["naive_violations"] > 5
-    assert proof["naive_seeds"]
+    assert len(proof["naive_seeds"]) == proof["naive_violations"] > 0
+    assert {"restarts", "claims out of order", "claims sent twice"} <= proof["faults"].keys()
 
 
 def test_prove_says_the_same_for_people(joingate: Any) -> None:
@@ -193,6 +195,39 @@ def test_a_catalogue_with_mistakes_tells_all_of_them(joingate: Any, tmp_path: Pa
     assert f"{path}:3: downstreams.bank.capabilities" in said.err
     (told,) = joingate("catalogue", "check", path, "--json").objects
     assert told["mistakes"][0]["line"] == 3
+
+
+@pytest.mark.parametrize("words", [["gate"], ["gate", "--json"], ["sample"], ["up", "--once"], ["up", "--json"]])
+def test_nothing_starts_under_a_catalogue_that_does_not_load(words: list[str], tmp_path: Path) -> None:
+    """File, line and field, exit code 2; no broker is asked (there is none), and nothing is left behind."""
+    path, data = tmp_path / "broken.yaml", tmp_path / "data"
+    text = (ROOT / "schemas" / "joingate_schemas" / "builtin.yaml").read_text()
+    path.write_text(text.replace("permit: 30s", "permit: soon", 1))
+    line = 1 + path.read_text().splitlines().index(next(one for one in path.read_text().splitlines() if "soon" in one))
+    environment = {"JOINGATE_CATALOGUE": str(path), "JOINGATE_DATA_DIR": str(data), "TMPDIR": str(tmp_path),
+                   "BOOTSTRAP_SERVERS": "127.0.0.1:1"}  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "joingate", *words], capture_output=True, text=True, check=False, timeout=60,
+        stdin=subprocess.DEVNULL, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 2
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith(f"joingate: {path}:{line}: actions.")
+    assert ".permit: 'soon' is not allowed" in sentence
+    assert done.stdout == ""
+    assert [one.name for one in tmp_path.iterdir()] == ["broken.yaml"]
+
+
+@pytest.mark.parametrize("words", [["gate"], ["up"]])
+def test_a_catalogue_that_is_not_there_is_named(words: list[str], tmp_path: Path) -> None:
+    """As one that does not load."""
+    done = subprocess.run(
+        [sys.executable, "-m", "joingate", *words], capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "JOINGATE_CATALOGUE": str(tmp_path / "none.yaml"), "BOOTSTRAP_SERVERS": "127.0.0.1:1"},
+    )  # fmt: skip
+    assert done.returncode == 2
+    (sentence,) = done.stderr.splitlines()
+    assert f"{tmp_path / 'none.yaml'}:1: the file can't be read" in sentence
 
 
 @pytest.mark.parametrize("name", ["builtin", "demo"])
@@ -311,6 +346,18 @@ def test_a_group_alone_prints_its_help(joingate: Any) -> None:
     said = joingate("quarantine")
     assert (said.code, said.err) == (0, "")
     assert "dismiss" in said.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["proposals/0/1", "--all"], ["proposals/0/1", "--problem", "OVERSIZED"], ["--scope", "acme/1"],
+     ["--all", "--before", "soon"]],
+)  # fmt: skip
+def test_what_is_to_be_dismissed_is_said_in_one_way(joingate: Any, words: list[str]) -> None:
+    """One record by its id, or all that fit; nothing is asked of the API or the broker before that is clear."""
+    said = joingate("quarantine", "dismiss", *words, "--as", "ann", "--reason", "a storm", "--yes")
+    assert said.code == 2
+    assert said.sentence
 
 
 def test_the_base_install_says_what_the_command_line_needs() -> None:

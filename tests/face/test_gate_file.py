@@ -48,6 +48,15 @@ def test_a_hindered_partition_is_told_with_its_sentence(tmp_path: Path, state: s
     assert report.halted == (state == "HALTED")
 
 
+def test_a_gate_that_has_no_partitions_to_tell_of_is_a_problem_by_its_own_sentence(tmp_path: Path) -> None:
+    """Its broker is away or silent, say: nothing is decided, and no partition says why."""
+    sentence = "the broker at 127.0.0.1:1 does not answer; the gate keeps trying"
+    report = read_gate(told(tmp_path, partitions={}, sentence=sentence))
+    assert report is not None
+    assert report.problems == (f"The gate says: {sentence}.",)
+    assert (report.halted, report.fresh) == (False, True)
+
+
 @pytest.mark.parametrize("more", [{"running": False}, {"at": time.time_ns() // 1_000_000 - 2 * SILENT_MS_MAX}])
 def test_a_gate_that_is_gone_is_a_problem(tmp_path: Path, more: dict[str, Any]) -> None:
     """Stopped, or silent for long."""

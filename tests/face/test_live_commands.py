@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -135,11 +136,30 @@ def test_verify_finds_nothing_wrong(ask: Joingate, submitted: Path) -> None:
     assert report["holds"]
     assert report["decided_again"] > 8
     assert report["repeated"] >= 1
+    # Every partition is named, those that nothing was decided on yet too.
+    assert set(report["records"]) == {"0", "1", "2", "3"}
     # Each of the seven rules about obligations by its name, with its verdict and over how many cases.
     verdicts = {one["name"]: one["verdict"] for one in report["seven"]}
     assert set(verdicts) == set(SEVEN)
     assert "BROKEN" not in verdicts.values()
     assert "STALE_CREATES: " in ask("verify").out
+
+
+def test_verify_of_an_empty_ledger_is_no_success(
+    joingate: Joingate, stack: Stack, topic_prefix: str, bootstrap: str
+) -> None:
+    """Whoever looks at the wrong prefix is told so: nothing was checked, so nothing was shown to hold."""
+    Topics(topic_prefix).create(bootstrap, 2, ["workspace"])
+    environment = {**stack.environment, "JOINGATE_PREFIX": topic_prefix, "JOINGATE_PARTITIONS": "2"}
+    said = joingate("verify", environment=environment)
+    assert said.code == 1
+    assert said.out.startswith("Partition 0: empty.\nPartition 1: empty.\n")
+    assert f"{topic_prefix}ledger" in said.sentence
+    assert "JOINGATE_PREFIX" in said.sentence
+    machine = joingate("verify", "--json", "--partition", 1, environment=environment)
+    (report,) = machine.objects
+    assert (machine.code, report["records"], report["holds"]) == (1, {"1": 0}, False)
+    assert "Partition 1" in machine.sentence
 
 
 def test_replay_writes_a_trace_that_simulate_plays_alike(
@@ -266,6 +286,53 @@ def test_a_quarantined_record_is_mended_and_redriven(ask: Joingate, stack: Stack
     wait_until(lambda: reader.page("intents", [("status", "OPEN")])["rows"])
     rows = wait_until(lambda: [r for r in reader.page("intents")["rows"] if r["intent_id"] == key], what="the intent")
     assert rows[0]["version"] == 1
+
+
+def _on_terminal(stack: Stack, answer: bytes, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command with a person at its terminal, who gives this answer."""
+    theirs, ours = pty.openpty()
+    try:
+        os.write(theirs, answer)
+        return subprocess.run(
+            [sys.executable, "-m", "joingate", *words], stdin=ours, capture_output=True, text=True, check=False,
+            env={**os.environ, **stack.environment},
+        )  # fmt: skip
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def test_many_records_are_dismissed_at_once_after_a_yes(ask: Joingate, stack: Stack) -> None:
+    """Those that fit, and no other; how many is told first, and without a yes nothing is dismissed."""
+    key = "acme/quarantine/storm"
+    first, *rest = records = [_quarantined(stack, b"no record", key) for _ in range(4)]
+    untouched = _quarantined(stack, b"no record", "acme/quarantine/other")
+    reader = HttpReader(stack.api_url)
+    second_at = reader.one("quarantine", rest[0])["row"]["created_at"]
+    dismiss = ("quarantine", "dismiss", "--all", "--as", "ann", "--reason", "a storm", "--scope", key)
+
+    unasked = ask(*dismiss)
+    assert unasked.code == 2
+    assert "4 records: UNREADABLE 4" in unasked.sentence
+    assert "--yes" in unasked.sentence
+    none = ask(*dismiss, "--problem", "OVERSIZED", "--yes")
+    assert (none.code, none.out) == (0, "No open record fits: nothing was dismissed.\n")
+    refused = _on_terminal(stack, b"n\n", *dismiss)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "Nothing was dismissed." in refused.stderr
+    assert {_status(stack, one) for one in records} == {"OPEN"}
+
+    earliest = ask(*dismiss, "--before", second_at, "--yes", "--json")
+    assert earliest.code == 0, earliest.err
+    assert [one.get("id") for one in earliest.objects] == [first, None]
+    assert earliest.objects[-1] == {"dismissed": 1, "refused": 0}
+    wait_until(lambda: _status(stack, first) == "RESOLVED")
+    agreed = _on_terminal(stack, b"y\n", *dismiss, "--problem", "UNREADABLE")
+    assert agreed.returncode == 0, agreed.stderr
+    assert "3 records: UNREADABLE 3; 0 claims wait for them." in agreed.stderr
+    assert agreed.stdout.splitlines()[-1] == "Dismissed: 3. Refused: 0."
+    wait_until(lambda: {_status(stack, one) for one in rest} == {"RESOLVED"})
+    assert _status(stack, untouched) == "OPEN"
 
 
 def test_dismissing_what_is_not_there_fails(ask: Joingate) -> None:

@@ -92,10 +92,65 @@ def test_a_signal_stops_everything(bootstrap: str, topic_prefix: str, tmp_path: 
         assert len(pids) >= 5  # gate, API, reconciler, executors, bank
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
-        assert process.wait(60.0) == 1, rest
+        assert process.wait(60.0) == 130, rest
         assert "Traceback" not in rest
         assert [pid for pid in pids if is_running(pid)] == []
         assert list(tmp_path.glob("joingate-run-*/*.jsonl")) == []
+    finally:
+        end(process)
+
+
+def start_up_with(story: str, *words: str, environment: dict[str, str]) -> subprocess.Popen[str]:
+    """`joingate up` with a story of our own in place of the bundled ones: `story` is the body of its function."""
+    code = (
+        "import sys\nfrom joingate import up\nfrom joingate.cli import main\n"
+        f"def tell(stage):\n    {story}\n"
+        f"up.STORIES = (('ours', (tell,)),)\nsys.argv = ['joingate', 'up', '--json', *{list(words)!r}]\nmain()"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(("held", "code"), [(True, 0), (False, 1)], ids=["it holds", "it does not"])
+def test_one_round_ends_with_whether_everything_held(
+    held: bool, code: int, bootstrap: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    """One expectation that fails is enough for exit code 1; what was found is told, and the logs are kept."""
+    environment = {"BOOTSTRAP_SERVERS": bootstrap, "JOINGATE_PREFIX": topic_prefix, "TMPDIR": str(tmp_path)}
+    story = f"stage.expect('it is done', True, 'so'); stage.expect('it is done once', {held}, 'this')"
+    process = start_up_with(story, "--once", environment=environment)
+    try:
+        assert process.stdout is not None
+        said = process.stdout.read()
+        assert process.wait(60.0) == code, said
+        shown = [json.loads(line) for line in said.splitlines()]
+        told = [(one["text"], one["held"], one["found"]) for one in shown if one["show"] == "expectation"]
+        assert told == [("it is done", True, "so"), ("it is done once", held, "this")]
+        assert bool(list(tmp_path.glob("joingate-run-*/gate.log"))) is not held
+    finally:
+        end(process)
+
+
+@pytest.mark.broker
+def test_what_goes_on_until_ctrl_c_is_ended_well_by_it(bootstrap: str, topic_prefix: str, tmp_path: Path) -> None:
+    """Without --once a signal is how it ends, and no failure."""
+    environment = {"BOOTSTRAP_SERVERS": bootstrap, "JOINGATE_PREFIX": topic_prefix, "TMPDIR": str(tmp_path)}
+    process = start_up_with("stage.expect('it is done', True, '')", "--port", "0", environment=environment)
+    try:
+        assert process.stdout is not None
+        read_until(process.stdout, "address")
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(60.0) == 0, rest
+        assert "Traceback" not in rest
     finally:
         end(process)
 

@@ -29,6 +29,7 @@ def _commitment(number: int) -> Commitment:
     fields = {
         "commitment_id": f"c{number:06}", "intent_id": f"acme/errand/{number // 100}", "status": "ACTIVE",
         "owner_id": "team:other" if number % 10 == 9 else GONE, "obligation_type": "promise", "timer": "NONE",
+        "weight": 1_000, "principal": "", "created_at": 0,
     }  # fmt: skip
     return Commitment(**{**blank, **fields})
 

@@ -112,6 +112,19 @@ def without_action(name: str) -> Catalogue:
     return sealed(replace(whole, actions={key: action for key, action in whole.actions.items() if key != name}))
 
 
+def without_type(name: str) -> Catalogue:
+    """The varied catalogue, from which a type of obligation was dropped that open commitments may have."""
+    whole = varied()
+    return sealed(replace(whole, obligations={key: one for key, one in whole.obligations.items() if key != name}))
+
+
+def raised(name: str) -> Catalogue:
+    """The varied catalogue with a second version of the type, which is fulfilled by a receipt alone."""
+    whole = varied()
+    second = replace(whole.obligations[name], version=2, satisfied_evidence=("receipt",))
+    return sealed(replace(whole, obligations={**whole.obligations, name: second}))
+
+
 def without_keys() -> Catalogue:
     """The varied catalogue with a bank that does not know keys."""
     whole = varied()

@@ -8,7 +8,7 @@ from joingate_processors.law.evolve import evolve
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
 from joingate_processors.law.memory import MemoryState
 from joingate_processors.law.outgoing import Outgoing, outgoing
-from joingate_processors.law.state import Commitment, Intent, Operation, Step, step_key
+from joingate_processors.law.state import Commitment, Intent, Operation, State, Step, step_key
 from joingate_schemas import claims as c
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.catalogue_file import builtin_catalogue
@@ -27,6 +27,7 @@ _TOPICS: dict[c.Role, ClaimTopic] = {
     "OPERATOR": "overrides", "GATE": "gate",
 }  # fmt: skip
 HOME: dict[str, ClaimTopic] = {name: _TOPICS[role] for role in reversed(_TOPICS) for name in c.ROLE_TYPES[role]}
+HOME.update(dict.fromkeys(("ResourceGranted", "ResourceDenied", "ResourceExpired"), "resource-verdicts"))
 """The topic of each type of claim; of those that two roles may write, the planner's."""
 
 
@@ -98,10 +99,15 @@ class Court:
         """The state that the encoded ledger alone rebuilds."""
         state = MemoryState()
         for raw in self.ledger:
-            decision = CODEC.decode(raw)
-            assert isinstance(decision, Decision)
-            fold(state, decision, hashlib.sha256(raw).digest())
+            self.fold_into(state, raw)
         return state
+
+    @staticmethod
+    def fold_into(state: State, raw: bytes) -> None:
+        """Fold one record of the ledger into a state."""
+        decision = CODEC.decode(raw)
+        assert isinstance(decision, Decision)
+        fold(state, decision, hashlib.sha256(raw).digest())
 
     def claim_id(self) -> str:
         """An id that no claim has had."""
@@ -237,6 +243,10 @@ class Court:
         return self._say(c.Observe, given, subject_kind="CONDITION", subject_id=condition, finding=finding,
                          source="record", external_ids=[], evidence=["looked"])  # fmt: skip
 
+    def observe_goal(self, goal_id: str, finding: str, **given: Any) -> Decision:
+        return self._say(c.Observe, given, subject_kind="GOAL", subject_id=goal_id, finding=finding, source="record",
+                         external_ids=[], evidence=["looked"])  # fmt: skip
+
     def release(self, step_id: str, **given: Any) -> Decision:
         return self._say(c.Release, given, commitment_id=self.commitment_id(step_id))
 
@@ -295,11 +305,11 @@ class Court:
         return self.say(c.ClaimQuarantined(claim_id=place, intent_id=scope or "", quarantine_id=place, scope=scope,
                                            problem=problem, detail="rubbish"))  # fmt: skip
 
-    def load(self) -> Decision:
+    def load(self, accepted: str = "") -> Decision:
         """The gate takes up its catalogue."""
         return self.say(
             c.CatalogueChanged(claim_id="load", intent_id="", digest=self.catalogue.digest, version="1",
-                               catalogue=self.catalogue.source)
+                               catalogue=self.catalogue.source, accepted=accepted)
         )  # fmt: skip
 
     # --- whole stretches ---------------------------------------------------------------------------------------------

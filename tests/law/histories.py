@@ -15,6 +15,7 @@ from joingate_processors.forensics.checker import check
 from joingate_processors.forensics.simulator import Simulator
 from joingate_processors.law.judge import TOPIC_ROLES
 from joingate_processors.law.state import Commitment, Intent, Operation, plan_key, step_key
+from joingate_processors.upgrade import compare
 from joingate_schemas import claims as c
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.decisions import ClaimTopic, Command, Decision
@@ -43,7 +44,13 @@ ACTIONS = [
     "notify",
     "pay_by_two",
     "pay_held",
+    "try_out",
+    "rent",
+    "make_filing",
 ]
+GOALS: list[c.Goal] = [
+    {"goal_id": "g1", "acceptance": "g1"}, {"goal_id": "g2", "acceptance": "g2", "parent_goal_id": "g1"},
+]  # fmt: skip
 
 
 class History:
@@ -59,6 +66,7 @@ class History:
         self._intents: list[str] = []
         self._sent: list[tuple[c.AnyClaim, ClaimTopic]] = []
         self.actions = [one for one in ACTIONS if one in catalogue.actions]
+        self.limited = bool(catalogue.limits)  # then intents have budgets, and their goals are looked at
 
     # --- the whole of it ---------------------------------------------------------------------------------------------
 
@@ -114,7 +122,10 @@ class History:
     def _roll_out(self) -> None:
         """Another catalogue comes into force, by an orderly stop; what it lacks is open all the same."""
         self.simulator.flush()
-        self.simulator.restart(self.rng.choice(self._rollouts))
+        new, state = self.rng.choice(self._rollouts), self.simulator.state
+        told = sum(line.count for line in compare(state, self.simulator.catalogue, new).lines())
+        assert told >= len(state.entries("owned_commitments")) + len(state.entries("open_operations"))
+        self.simulator.restart(new)
 
     # --- what is said ------------------------------------------------------------------------------------------------
 
@@ -208,12 +219,14 @@ class _View:
         row, rng = self._row, self._rng
         if row is None or row.status != "OPEN":
             return self._declare()
+        if self._history.limited and rng.random() < 0.05:
+            return self._look("GOAL", rng.choice(["g1", "g2"]), rng.choice(["PRESENT", "PRESENT", "ABSENT"]), None)
         if row.plan_id is None or rng.random() < 0.04:
             return self._plan()
         moves: list[Callable[[], c.AnyClaim | None]] = [
             *[lambda one=one: self._about_operation(one) for one in self._operations],  # type: ignore[misc]
             *[lambda one=one: self._about_commitment(one) for one in self._commitments],  # type: ignore[misc]
-            self._dispatch, self._dispatch, self._succeed, self._about_goal,
+            self._dispatch, self._dispatch, self._succeed,
         ]  # fmt: skip
         for move in rng.sample(moves, min(4, len(moves))):
             claim = move()
@@ -224,7 +237,12 @@ class _View:
     def _declare(self) -> c.AnyClaim:
         goals: list[c.Goal] = [{"goal_id": one, "acceptance": one} for one in ("g1", "g2") if self._rng.random() < 0.7]
         version = 1 if self._row is None else self._row.version + 1
-        return c.DeclareIntent(**self._common(), version=version, goals=goals)
+        budgets: c.Budgets | None = None
+        if self._history.limited:
+            goals = GOALS if self._rng.random() < 0.7 else [{**GOALS[0], "acceptance": self._history.new_id("g1")}]
+            budgets = {"exploration": 0.6, "verification": 0.2, "reconciliation": 0.2,
+                       "cost_max": self._rng.choice([5.0, 20.0])}  # fmt: skip
+        return c.DeclareIntent(**self._common(), version=version, goals=goals, budgets=budgets)
 
     def _plan(self) -> c.AnyClaim:
         replaces = self._row.plan_id if self._row is not None else None
@@ -306,11 +324,6 @@ class _View:
                 return self._look("COMMITMENT", one.commitment_id, rng.choice(["ABSENT", "PRESENT"]), "SECOND_LOOK")
             case _:
                 return None
-
-    def _about_goal(self) -> c.AnyClaim | None:
-        """What is seen of a goal, now and then."""
-        finding: c.Finding = self._rng.choice(["PRESENT", "PRESENT", "ABSENT", "NOT_FOUND"])
-        return self._look("GOAL", self._rng.choice(["g1", "g2"]), finding, None) if self._rng.random() < 0.2 else None
 
     def _look(self, kind: c.SubjectKind, subject_id: str, finding: c.Finding, proof: c.Proof | None) -> c.AnyClaim:
         version = self._rng.choice([None, self._history.said, self._history.said, 1])

@@ -1,6 +1,8 @@
 """What must be true of the state after every decision, whatever was claimed: counted anew, shared with no rule."""
 
 from collections import Counter
+from dataclasses import asdict
+from math import isclose
 from typing import Any
 
 from joingate_processors.law.arrival import Due
@@ -39,6 +41,8 @@ def check_state(state: MemoryState) -> None:
         assert waits == (plan.status == "ADOPTED"), f"plan {plan.plan_id} is {plan.status}, deadline {plan.deadline_at}"
     _check_slots(operations)
     _check_owners(state)
+    _check_debts(state, operations, commitments)
+    _check_spent(state, operations)
 
 
 def _unclaimed(operation: Operation) -> bool:
@@ -77,9 +81,67 @@ def _check_indexes(state: MemoryState, operations: list[Operation], commitments:
             (k.owner_id, k.commitment_id) for k in commitments if k.status not in TERMINAL_COMMITMENT
         ],
         "scoped_quarantines": quarantines,
+        "backlogs": _backlogs(operations, commitments),
     }
     for index in INDEXES:
         assert state.entries(index) == sorted(expected[index]), index
+
+
+_UNRESOLVED = ("IN_DOUBT", "ESCALATED", "UNKNOWN", "RECONCILIATION_REQUIRED")
+
+
+def _is_reviewed(operation: Operation) -> bool:
+    return operation.timer == "ESCALATION" or (operation.status == "STAGED" and operation.timer == "APPROVAL")
+
+
+def _debtors(row: Operation | Commitment) -> list[str]:
+    """Whose debt it is part of, as scopes."""
+    asked_by = row.requested_by if isinstance(row, Operation) else row.principal
+    found = [f"TENANT\x1f{row.intent_id.split('/')[0]}", *([f"PRINCIPAL\x1f{asked_by}"] if asked_by else [])]
+    own = isinstance(row, Operation) or row.owner_id == f"intent:{row.intent_id}"
+    return [*found, f"INTENT\x1f{row.intent_id}"] if own else found
+
+
+def _owed(commitments: list[Commitment]) -> list[Commitment]:
+    return [k for k in commitments if k.status not in TERMINAL_COMMITMENT]
+
+
+def _backlogs(operations: list[Operation], commitments: list[Commitment]) -> list[tuple[str, str]]:
+    owed = _owed(commitments)
+    listed = [(k, "DEBT", f"{k.created_at // 60_000:012d}\x1f{k.commitment_id}") for k in owed]
+    listed += [(k, "DOUBT", k.commitment_id) for k in owed if k.status in _UNRESOLVED]
+    doubted = [(o, "DOUBT", o.operation_id) for o in operations if o.status in _UNRESOLVED]
+    reviewed = [(o, "REVIEW", o.operation_id) for o in operations if _is_reviewed(o)]
+    rows_of: list[tuple[Any, str, str]] = [*listed, *doubted, *reviewed]
+    return [(f"{scope}\x1f{kind}", member) for row, kind, member in rows_of for scope in _debtors(row)]
+
+
+def _check_debts(state: MemoryState, operations: list[Operation], commitments: list[Commitment]) -> None:
+    """The sums that are kept in step are those that counting everything anew gives."""
+    sums: dict[str, Counter[str]] = {}
+    for row in _owed(commitments):
+        moment, uncertain = row.weight * (row.created_at // 60_000), row.status in ("BREACHED", *_UNRESOLVED)
+        counted = Counter(commitments=1, weight=row.weight, moment=moment, doubts=int(row.status in _UNRESOLVED))
+        if uncertain:
+            counted += Counter(uncertain_weight=row.weight, uncertain_moment=moment)
+        for scope in _debtors(row):
+            sums.setdefault(scope, Counter()).update(counted)
+    for operation in operations:
+        counted = Counter(doubts=int(operation.status in _UNRESOLVED), reviews=int(_is_reviewed(operation)))
+        for scope in _debtors(operation) if counted.total() else ():
+            sums.setdefault(scope, Counter()).update(counted)
+    debts = [asdict(debt) for debt in rows(state, "debts")]
+    kept = {debt.pop("scope"): +Counter(debt) for debt in debts}
+    assert kept == {scope: +counted for scope, counted in sums.items()}
+
+
+def _check_spent(state: MemoryState, operations: list[Operation]) -> None:
+    for intent in rows(state, "intents"):
+        spent: Counter[str] = Counter()
+        for operation in operations:
+            if operation.intent_id == intent.intent_id and operation.status != "WITHDRAWN":
+                spent[operation.budget_class] += operation.cost  # type: ignore[assignment]
+        assert all(isclose(intent.spent.get(one, 0.0), cost, abs_tol=1e-6) for one, cost in spent.items()), intent
 
 
 def _check_dues(state: MemoryState) -> None:

@@ -55,8 +55,8 @@ ACTIONS = (
 def lived(**fields: Any) -> Catalogue:
     """The varied catalogue with these types, and one action `make_<type>` for each."""
     whole = varied()
-    return varied(
-        actions={**whole.actions, **{one.name: one for one in ACTIONS}},
-        obligations={**whole.obligations, **{one.name: one for one in TYPES}},
-        **fields,
-    )
+    usual: dict[str, Any] = {
+        "actions": {**whole.actions, **{one.name: one for one in ACTIONS}},
+        "obligations": {**whole.obligations, **{one.name: one for one in TYPES}},
+    }
+    return varied(**{**usual, **fields})

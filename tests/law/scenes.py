@@ -12,7 +12,7 @@ from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.decisions import Decision, Verdict
 
 from .catalogues import varied
-from .driver import INTENT, Court, step
+from .driver import Court, step
 
 Play = Callable[[Court], Decision]
 
@@ -49,14 +49,6 @@ def then(*plays: Callable[[Court], object]) -> Callable[[Court], Decision]:
     return play
 
 
-def reached(court: Court) -> None:
-    """Given: steps s1 and s2, each for a goal of its own, and that of s1 is seen to be reached."""
-    court.declare(goals=[{"goal_id": one, "acceptance": f"{one} is so"} for one in ("g1", "g2")])
-    court.plan(step("s1", goal_id="g1"), step("s2", "write_file", goal_id="g2"))
-    court.say(c.Observe(claim_id=court.claim_id(), intent_id=INTENT, subject_kind="GOAL", subject_id="g1",
-                        finding="PRESENT", source="record", external_ids=[], evidence=["looked"]))  # fmt: skip
-
-
 def permitted(court: Court) -> None:
     """Given: step s1 (notify) may act."""
     court.open(step("s2", "write_file"), step("s1"))
@@ -67,6 +59,14 @@ def paying(court: Court) -> None:
     """Given: step s1 (pay, at a bank with keys) may act."""
     court.open(step("s1", "pay"))
     court.permit("s1")
+
+
+def eve_may_pay(court: Court) -> None:
+    """Given: step s1 (pay) may act, where principals are declared: paula plans, and eve executes."""
+    court.declare(principal="paula")
+    court.plan(step("s1", "pay"), principal="paula")
+    court.dispatch("s1", principal="paula")
+    assert court.prepared("s1", principal="eve").verdict == "ACCEPTED"
 
 
 def settled(court: Court) -> None:
@@ -92,6 +92,14 @@ def resent(court: Court) -> None:
     """Given: a second attempt of step s1 (pay) was permitted out of doubt."""
     doubted(court)
     assert court.observe("s1", "RESEND").verdict == "ACCEPTED"
+
+
+def resent_and_permitted(court: Court) -> None:
+    """Given: the second attempt of step s1 (pay) may act, long after the first."""
+    doubted(court)
+    court.advance(1_000_000)
+    assert court.observe("s1", "RESEND").verdict == "ACCEPTED"
+    assert court.prepared("s1").verdict == "ACCEPTED"
 
 
 def superseded(court: Court) -> None:

@@ -1,12 +1,13 @@
 """The join gate's rows for what executors say: Prepared, Commit, Abort, InDoubt."""
 
-from .catalogues import without_keys
+from .catalogues import with_principals, without_keys
 from .driver import step
 from .scenes import (
     Row,
     approval,
     closed,
     doubted,
+    eve_may_pay,
     failed,
     opened,
     paying,
@@ -72,6 +73,39 @@ COMMIT = [
     Row("another key", "KEY_MISMATCH", lambda x: x.commit("s1", idempotency_key="run-1"),
         lambda x: x.commit("s1", idempotency_key=x.op_id("s1")), given=permitted,
         facts=("EffectRecorded", "OrphanRaised")),
+    *[Row(f"by an executor of other actions, {name}", "WRONG_EXECUTOR", lambda x: x.commit("s1", principal="otto"),
+          control, given=given, facts=("EffectRecorded", "OrphanRaised", "OperationInDoubt"),
+          catalogue=with_principals)
+      for name, given, control in (
+          ("not permitted yet", then(lambda x: x.declare(principal="paula"),
+                                     lambda x: x.plan(step("s1", "pay"), principal="paula"),
+                                     lambda x: x.dispatch("s1", principal="paula")), None),
+          ("permitted to another", eve_may_pay, lambda x: x.commit("s1", principal="eve")))],
+    Row("by an executor of other actions, of what is settled with that id", "ALREADY_SO",
+        lambda x: x.commit("s1", principal="otto"), None,
+        given=then(eve_may_pay, lambda x: x.commit("s1", principal="eve")), verdict="REPLAYED",
+        catalogue=with_principals),
+    *[Row(f"by an executor of other actions, of what is settled {how}", "STRAY_EFFECT",
+          lambda x: x.commit("s1", external_id="ext-2", principal="otto"), None,
+          given=then(eve_may_pay, lambda x, known=known: x.commit("s1", external_id=known, principal="eve",
+                                                                 idempotency_key=x.op_id("s1"))),
+          facts=("EffectRecorded", "OrphanRaised"), catalogue=with_principals)
+      for how, known in (("with another id", "ext-1"), ("without an id", ""))],
+    Row("not sent, though another may have acted unasked", "NO_PROOF",
+        lambda x: x.executor_abort("s1", proof="NOT_SENT", principal="eve"),
+        lambda x: x.executor_abort("s1", proof="REFUSED", principal="eve"),
+        given=then(eve_may_pay, lambda x: x.commit("s1", principal="otto")), catalogue=with_principals),
+    Row("by a principal that nobody knows", "UNKNOWN_PRINCIPAL", lambda x: x.commit("s1", principal="mallory"),
+        lambda x: x.commit("s1", principal="eve"), given=eve_may_pay, catalogue=with_principals),
+    Row("evidence alone, where keys are known", "NO_EVIDENCE", lambda x: x.commit("s1", external_id=""),
+        lambda x: x.commit("s1", external_id="", idempotency_key=x.op_id("s1")), given=paying),
+    Row("evidence alone, where keys are known, out of doubt", "NO_EVIDENCE", lambda x: x.commit("s1", external_id=""),
+        lambda x: x.commit("s1", evidence=[]), given=doubted),
+    Row("evidence alone, where no keys are known", "OK", lambda x: x.commit("s1", external_id=""), None,
+        given=paying, verdict="ACCEPTED", facts=("OperationSettled",), catalogue=without_keys),
+    Row("a look, where keys are known", "OK", lambda x: x.commit("s1", external_id="", evidence=[]), None,
+        given=then(opened(step("s1", "read_file")), lambda x: x.dispatch("s1")), verdict="ACCEPTED",
+        facts=("OperationSettled",)),
     Row("the twin", "ALREADY_SO", lambda x: x.commit("s1"), None, given=settled, verdict="REPLAYED"),
     Row("another external id", "STRAY_EFFECT", lambda x: x.commit("s1", external_id="ext-2"), None, given=settled,
         facts=("EffectRecorded", "OrphanRaised")),

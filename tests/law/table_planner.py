@@ -2,7 +2,7 @@
 
 from .catalogues import with_principals, without_action
 from .driver import INTENT, step
-from .scenes import Row, again, closed, doubted, edges, failed, opened, reached, settled, superseded, then
+from .scenes import Row, again, closed, doubted, edges, failed, opened, settled, superseded, then
 
 DECLARE = [
     Row("a version below 1", "MALFORMED", lambda x: x.declare(0), lambda x: x.declare(1)),
@@ -11,9 +11,6 @@ DECLARE = [
         lambda x: x.declare(goals=[{"goal_id": "g1", "acceptance": "it is so"}])),
     Row("a goal without an id", "MALFORMED", lambda x: x.declare(goals=[{"goal_id": "", "acceptance": "it is so"}]),
         lambda x: x.declare(goals=[{"goal_id": "g1", "acceptance": "it is so"}])),
-    Row("a goal twice", "MALFORMED",
-        lambda x: x.declare(goals=[{"goal_id": "g1", "acceptance": one} for one in ("a", "b")]),
-        lambda x: x.declare(goals=[{"goal_id": one, "acceptance": one} for one in ("a", "b")])),
     Row("an empty claim id", "MALFORMED", lambda x: x.declare(claim_id=""), lambda x: x.declare()),
     Row("an empty intent id", "MALFORMED", lambda x: x.declare(intent_id=""), lambda x: x.declare()),
     Row("an id with control characters", "MALFORMED", lambda x: x.declare(intent_id="a\x1fb"), lambda x: x.declare()),
@@ -28,7 +25,19 @@ DECLARE = [
         lambda x: x.declare(intent_id=f"{INTENT}#2"),
         given=closed),
     Row("a claim under an id that was used", "CLAIM_ID_REUSED", again, lambda x: x.succeed("s1"), given=settled),
-    Row("a claim id again", "CLAIM_REPEATED", lambda x: x.declare(2, claim_id=x.decisions[0].claim_id),
+    Row("a version under the claim id of the one before", "CLAIM_ID_REUSED",
+        lambda x: x.declare(2, claim_id=x.decisions[0].claim_id), lambda x: x.declare(2),
+        given=lambda x: x.declare()),
+    Row("other goals under a claim id", "CLAIM_ID_REUSED",
+        lambda x: x.declare(goals=[{"goal_id": "g1", "acceptance": "it is so"}], claim_id=x.decisions[0].claim_id),
+        None, given=lambda x: x.declare()),
+    Row("somebody else's claim id", "CLAIM_ID_REUSED",
+        lambda x: x.declare(principal="another", claim_id=x.decisions[0].claim_id), None,
+        given=lambda x: x.declare()),
+    Row("a claim id again, stamped and signed anew", "CLAIM_REPEATED",
+        lambda x: x.declare(claim_id=x.decisions[0].claim_id, occurred_at=x.now, signature=b"again"), None,
+        given=lambda x: x.declare(), verdict="REPLAYED"),
+    Row("a claim id again", "CLAIM_REPEATED", lambda x: x.declare(claim_id=x.decisions[0].claim_id),
         lambda x: x.declare(2), given=lambda x: x.declare(), verdict="REPLAYED"),
     Row("a principal that nobody knows", "UNKNOWN_PRINCIPAL", lambda x: x.declare(principal="mallory"),
         lambda x: x.declare(principal="paula"), catalogue=with_principals),
@@ -124,8 +133,6 @@ DISPATCH = [
         verdict="REPLAYED"),
     Row("a slot that is in doubt", "IN_DOUBT_PENDING", lambda x: x.dispatch("s1"), None, given=doubted,
         verdict="REPLAYED"),
-    Row("a step whose goal is reached", "OBJECTIVE_ALREADY_SATISFIED", lambda x: x.dispatch("s1"),
-        lambda x: x.dispatch("s2"), given=reached),
     Row("a slot whose effect is proven absent", "OK", lambda x: x.dispatch("s1"), None, given=failed,
         verdict="ACCEPTED",
         facts=("OperationOpened",)),

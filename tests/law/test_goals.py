@@ -1,125 +1,143 @@
-"""Goals that are seen to be reached: what is so already needs no work, and what was not begun for it is no hole."""
-
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any
+"""Goals that are reached: what shows it, what work that ends, and what makes them open again."""
 
 import pytest
 
-from joingate_processors.forensics.checker import check
+from joingate_processors.law.goals import subtrees
 from joingate_schemas import claims as c
-from joingate_schemas.decisions import Decision
 
-from .catalogues import varied
 from .driver import Court, step
-from .scenes import edges
+from .life_catalogue import lived
+from .table_admission import G1, PROVEN, of_goal
 
-COMPATIBLE: c.Goal = {"goal_id": "g1", "acceptance": "the schema satisfies release 4.2"}
-TOLD: c.Goal = {"goal_id": "g2", "acceptance": "operations know"}
+REACHED = "OBJECTIVE_ALREADY_SATISFIED"
+PART: c.Goal = {"goal_id": "part", "acceptance": "a window is held", "parent_goal_id": "g1"}
 
 
-def court_of(*steps: c.PlanStep) -> Court:
-    """Step s1 migrates, for goal g1; step s2 tells operations, for goal g2, and requires s1."""
-    court = Court(varied())
-    court.declare(goals=[COMPATIBLE, TOLD])
-    court.plan(*(steps or (
-        step("s1", "write_file", goal_id="g1"), step("s2", "notify", goal_id="g2", edges=edges("REQUIRES", "s1")),
-    )))  # fmt: skip
+def wanting(*goals: c.Goal, action: str = "write_file") -> Court:
+    court = Court(lived())
+    of_goal(*goals, action=action)(court)
     return court
 
 
-def seen(court: Court, goal_id: str = "g1", finding: c.Finding = "PRESENT", **given: Any) -> Decision:
-    """What a system of record says of the goal."""
-    news: dict[str, Any] = {
-        "claim_id": court.claim_id(), "intent_id": "acme/errand/1", "subject_kind": "GOAL", "subject_id": goal_id,
-        "finding": finding, "source": "schema", "external_ids": [], "evidence": ["looked"], **given,
-    }  # fmt: skip
-    return court.say(c.Observe(**news))
+def test_nothing_of_a_goal_is_known_before_a_source_has_shown_it() -> None:
+    court = wanting()
+    assert court.dispatch("s1").verdict == "ACCEPTED"
 
 
-def test_what_is_so_already_is_not_done_and_what_requires_it_goes_on() -> None:
-    court = court_of()
-    assert court.dispatch("s2").reason == "DEPENDENCY_UNMET"
-    seen(court)
+def test_the_refusal_says_who_showed_it_and_what_to_do() -> None:
+    court = wanting()
+    court.observe_goal("g1", "PRESENT", source="smoke-test")
     refused = court.dispatch("s1")
-    assert (refused.verdict, refused.reason, refused.facts) == ("REJECTED", "OBJECTIVE_ALREADY_SATISFIED", [])
-    court.perform("s2")
-    assert court.succeed("s2").verdict == "ACCEPTED"
-    assert court.close().verdict == "ACCEPTED", "nothing had to be done for s1"
-    assert check(court.decisions) == []
+    assert (refused.reason, refused.status, refused.facts) == (REACHED, "SATISFIED", [])
+    assert "smoke-test showed that goal g1 is reached" in refused.detail
+    assert court.dispatch("s2").verdict == "ACCEPTED", "a step of no goal is none of its business"
 
 
-def test_another_goals_step_and_a_look_are_not_refused() -> None:
-    court = court_of(
-        step("s1", "read_file", goal_id="g1"), step("s2", "write_file", goal_id="g2"), step("s3", "notify")
-    )
-    seen(court)
-    assert [court.dispatch(one).verdict for one in ("s1", "s2", "s3")] == ["ACCEPTED"] * 3
-
-
-@pytest.mark.parametrize("finding", ["ABSENT", "NOT_FOUND", "UNREACHABLE"])
-def test_a_goal_that_is_not_seen_any_more_is_work_again_and_a_hole_again(finding: c.Finding) -> None:
-    court = court_of()
-    seen(court, source_version=1)
-    seen(court, finding=finding, source_version=2)
-    assert seen(court, source_version=1).reason == "STALE_OBSERVATION"
-    court.plan(step("s1", "write_file", goal_id="g1"), plan_id="p2", replaces="p1")
-    assert court.close().reason == "MISSING_JOIN"
-    assert court.dispatch("s1").verdict == "ACCEPTED"
-
-
-def test_what_was_seen_of_a_goal_does_not_count_once_it_is_stated_otherwise() -> None:
-    for goal, reason in ((COMPATIBLE, "OBJECTIVE_ALREADY_SATISFIED"), ({**COMPATIBLE, "acceptance": "of 4.3"}, "OK")):
-        court = court_of()
-        seen(court)
-        court.declare(2, goals=[goal])
-        court.plan(step("s1", "write_file", goal_id="g1"), plan_id="p2")
-        assert court.dispatch("s1").reason == reason
-        assert check(court.decisions) == []
-
-
-def test_a_step_that_was_begun_is_judged_by_its_effect() -> None:
-    """Neither a doubt nor a settlement that nobody took up is passed over since the goal is reached."""
-    court = court_of(step("s1", "notify", goal_id="g1"))
-    court.permit("s1")
-    seen(court)
+def test_what_runs_already_goes_on_and_is_answered_with_its_status() -> None:
+    court = wanting()
+    court.dispatch("s1")
+    court.observe_goal("g1", "PRESENT")
     assert court.dispatch("s1").reason == "SAME_OPERATION"
-    assert court.close().reason == "MISSING_JOIN"
-    court.in_doubt("s1")
-    assert court.close().reason == "MISSING_JOIN"
+    assert court.commit("s1").verdict == "ACCEPTED"
 
 
-def test_what_was_undone_does_not_count_as_joined() -> None:
-    court = court_of()
-    court.perform("s1")
-    court.abort("s1")
-    seen(court)
-    compensation = next(row.operation_id for _, row in court.state.rows("operations") if row.compensates)
-    court.perform(compensation)
-    assert court.op("s1").status == "COMPENSATED"
-    assert court.dispatch("s2").reason == "DEPENDENCY_UNMET"
-
-
-def test_news_of_a_goal_that_nobody_stated_changes_nothing() -> None:
-    court = court_of()
-    assert (seen(court, "g9").verdict, court.state.rows("conditions")) == ("ACCEPTED", [])
+@pytest.mark.parametrize("finding", ["ABSENT", "NOT_FOUND", "PENDING", "REVOKED", "SEVERAL"])
+def test_newer_news_that_does_not_show_it_opens_it_again(finding: str) -> None:
+    court = wanting()
+    court.observe_goal("g1", "PRESENT", source_version=1)
+    assert court.dispatch("s1").reason == REACHED
+    assert court.observe_goal("g1", finding, source_version=2).verdict == "ACCEPTED"
     assert court.dispatch("s1").verdict == "ACCEPTED"
 
 
-def test_the_ledger_alone_rebuilds_what_was_seen() -> None:
-    court = court_of()
-    seen(court)
-    assert court.replayed().rows("conditions") == court.state.rows("conditions") != []
+def test_older_news_does_not_open_it() -> None:
+    court = wanting()
+    court.observe_goal("g1", "PRESENT", source_version=3)
+    assert court.observe_goal("g1", "ABSENT", source_version=2).reason == "STALE_OBSERVATION"
+    assert court.dispatch("s1").reason == REACHED
+
+
+@pytest.mark.parametrize("finding", ["UNREACHABLE", "UNKNOWN", "RESEND"])
+def test_a_source_that_saw_nothing_says_nothing(finding: str) -> None:
+    court = wanting()
+    court.observe_goal("g1", "PRESENT", source_version=1)
+    court.observe_goal("g1", finding, source_version=2)
+    assert court.dispatch("s1").reason == REACHED
+
+
+def test_while_sources_disagree_work_goes_on() -> None:
+    court = wanting()
+    court.observe_goal("g1", "PRESENT", source="smoke-test")
+    court.observe_goal("g1", "ABSENT", source="monitor")
+    assert court.dispatch("s1").verdict == "ACCEPTED"
+
+
+def test_acceptance_needs_the_evidence_that_the_goal_asks_for() -> None:
+    court = wanting(PROVEN)
+    kept = court.observe_goal("g1", "PRESENT", source_version=1)
+    assert "needs evidence of health" in kept.detail
+    assert court.dispatch("s1").verdict == "ACCEPTED"
+    court = wanting(PROVEN)
+    court.observe_goal("g1", "PRESENT", evidence=["health:200"])
+    assert court.dispatch("s1").reason == REACHED
+
+
+@pytest.mark.parametrize("action", ["read_file", "free_hold"])
+def test_looking_and_giving_back_are_no_work_on_the_goal(action: str) -> None:
+    court = wanting(action=action)
+    court.observe_goal("g1", "PRESENT")
+    assert court.dispatch("s1").verdict == "ACCEPTED"
 
 
 @pytest.mark.parametrize(
-    ("finish", "invariant"), [(lambda x: x.dispatch("s2"), "REQUIRES"), (lambda x: x.close(), "CLOSE")]
+    ("goals", "reached"),
+    [
+        ([G1, PART], True),
+        ([G1, PART, {"goal_id": "other", "acceptance": "new"}], True),
+        ([{**G1, "acceptance": "production runs 4.3"}, PART], False),
+        ([G1, {**PART, "acceptance": "another window is held"}], False),
+        ([G1], False),
+    ],
+    ids=["untouched", "another goal beside it", "itself changed", "a part of it changed", "a part of it gone"],
 )
-def test_the_checker_sees_a_hole_that_no_goal_covers(
-    finish: Callable[[Court], Decision], invariant: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a law that takes every goal for reached."""
-    monkeypatch.setattr(import_module("joingate_processors.law.goals"), "is_spared", lambda case, step: True)
-    court = court_of()
-    finish(court)
-    assert invariant in {one.invariant for one in check(court.decisions)}
+def test_a_higher_version_asks_anew_about_a_goal_that_it_touches(goals: list[c.Goal], reached: bool) -> None:
+    court = wanting(G1, PART)
+    court.observe_goal("g1", "PRESENT")
+    court.declare(2, goals=goals)
+    court.plan(step("s1", "write_file", goal_id="g1"), plan_id="p2")
+    assert (court.dispatch("s1").reason == REACHED) == reached
+
+
+def test_a_part_that_is_reached_says_nothing_of_the_whole_nor_the_whole_of_its_part() -> None:
+    for seen, free in (("part", "g1"), ("g1", "part")):
+        court = Court(lived())
+        court.declare(goals=[G1, PART])
+        court.plan(step("g1", "write_file", goal_id="g1"), step("part", "write_file", goal_id="part"))
+        court.observe_goal(seen, "PRESENT")
+        assert court.dispatch(seen).reason == REACHED
+        assert court.dispatch(free).verdict == "ACCEPTED"
+
+
+def test_news_of_a_goal_that_is_not_wanted_is_kept_and_counts_for_none_that_comes_later() -> None:
+    court = Court(lived())
+    court.declare()
+    assert "no goal g1" in court.observe_goal("g1", "PRESENT").detail
+    court.declare(2, goals=[G1])
+    court.plan(step("s1", "write_file", goal_id="g1"))
+    assert court.dispatch("s1").verdict == "ACCEPTED"
+
+
+def test_a_subtree_is_told_by_all_of_its_parts_and_a_circle_by_each_alone() -> None:
+    parents = {"b": "a", "c": "b", "d": "a"}
+    whole = subtrees({"a": "1", "b": "2", "c": "3", "d": "4"}, parents)
+    deeper = subtrees({"a": "1", "b": "2", "c": "33", "d": "4"}, parents)
+    assert {one for one in whole if whole[one] != deeper[one]} == {"a", "b", "c"}
+    assert subtrees({"x": "1", "y": "2"}, {"x": "y", "y": "x"}) == {"x": "1", "y": "2"}
+
+
+def test_a_chain_of_very_many_goals_is_read_without_recursion() -> None:
+    goals: list[c.Goal] = [{"goal_id": "g0", "acceptance": "all"}]
+    goals += [{"goal_id": f"g{n}", "acceptance": "more", "parent_goal_id": f"g{n - 1}"} for n in range(1, 2_000)]
+    court = Court(lived())
+    assert court.declare(goals=goals).verdict == "ACCEPTED"
+    assert court.observe_goal("g0", "PRESENT").verdict == "ACCEPTED"

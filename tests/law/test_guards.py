@@ -1,15 +1,19 @@
 """Guards before any rule: who may say what where, what counts as the same claim, and in which order refusals come."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, get_args
 
 import pytest
 
 from joingate_processors.law.judge import TOPIC_ROLES
+from joingate_processors.law.repeats import digest_of_claim
+from joingate_processors.law.state import seen_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.decisions import ClaimTopic, Decision
 from joingate_schemas.reasons import reason_number
+from joingate_schemas.record import changed
 
 from .catalogues import varied, with_principals
 from .driver import CODEC, INTENT, START_AT, Court, step
@@ -124,6 +128,39 @@ def test_a_claim_id_of_another_type_is_refused_and_the_first_decision_stands() -
     assert (again.reason, again.refers_to) == ("CLAIM_REPEATED", first.seq)
 
 
+def test_a_claim_id_of_a_ledger_without_digests_is_still_answered_by_its_record() -> None:
+    court = Court()
+    court.declare(claim_id="x")
+    key = seen_key(INTENT, "x")
+    row = court.state.seen.get(key)
+    assert row is not None
+    assert len(row.digest) == 32
+    court.state.seen.put(key, changed(row, digest=""))
+    assert court.declare(objective="other", claim_id="x").reason == "CLAIM_REPEATED"
+
+
+def test_what_a_claim_says_is_compared_and_not_how_it_was_written() -> None:
+    """A client of another release may leave out, or spell out, what has its default; arguments have no order."""
+    said = c.Plan(claim_id="a", intent_id=INTENT, intent_version=1, plan_id="p1", commitments=[],
+                  steps=[{"step_id": "s1", "action": "notify", "arguments": {"to": "ops", "text": ""}}])  # fmt: skip
+    filled: c.PlanStep = {
+        "step_id": "s1", "action": "notify", "business_key": "", "arguments": {"text": "", "to": "ops"},
+        "goal_id": None, "edges": [], "parallel": False, "commitments": [], "condition": None,
+    }  # fmt: skip
+    assert digest_of_claim(changed(said, steps=[filled])) == digest_of_claim(said)
+    for other in ({"parallel": True}, {"arguments": {"to": "ops"}}, {"condition": "signed"}):
+        assert digest_of_claim(changed(said, steps=[{**filled, **other}])) != digest_of_claim(said), other
+
+
+@pytest.mark.parametrize("name", [name for name in CLAIMS if name not in c.ROLE_TYPES["GATE"]])
+def test_every_field_that_says_something_tells_a_used_claim_id_from_a_repeated_one(name: str) -> None:
+    claim = made(name)
+    for field in fields(claim):
+        other = changed(claim, **{field.name: "something else"})
+        same = field.name in ("claim_id", "intent_id", "signature", "occurred_at")
+        assert (digest_of_claim(other) == digest_of_claim(claim)) == same, field.name
+
+
 def test_a_claim_id_counts_within_its_intent() -> None:
     court = Court()
     assert court.declare(claim_id="x").verdict == "ACCEPTED"
@@ -190,9 +227,9 @@ ORDER: list[tuple[str, str, str, Callable[[Court], object], Callable[[Court], De
     ("role before principal", "WRONG_ROLE", "UNKNOWN_PRINCIPAL", opened(),
      lambda x: x.dispatch("s1", topic="outcomes", principal="mallory")),
     ("principal before identity", "UNKNOWN_PRINCIPAL", "CLAIM_REPEATED", opened(),
-     lambda x: x.declare(2, claim_id="claim-1", principal="mallory")),
+     lambda x: x.declare(claim_id="claim-1", principal="mallory")),
     ("identity before currency", "CLAIM_REPEATED", "STALE_INTENT", opened(),
-     lambda x: (x.declare(2, claim_id="d2"), x.declare(1, claim_id="d2"))[1]),
+     lambda x: (x.declare(2), x.declare(1, claim_id="claim-1"))[1]),
     ("a plan's shape before currency", "CYCLE", "STALE_INTENT", opened(),
      lambda x: (x.declare(2), x.plan(CIRCLE, plan_id="p2", intent_version=1))[1]),
     ("a version that is missing before one that is stale", "MALFORMED", "UNKNOWN_INTENT", lambda x: None,
@@ -284,7 +321,10 @@ def test_a_planner_dispatches_only_the_actions_that_are_its_own() -> None:
 def test_an_executor_speaks_only_of_the_actions_that_are_its_own() -> None:
     court = _with_narrow_principals()
     court.dispatch("s2", principal="paula")
-    for foreign in (court.prepared, court.commit, court.executor_abort, court.in_doubt):
+    for foreign in (court.prepared, court.executor_abort, court.in_doubt):
         assert foreign("s2", principal="otto").reason == "UNKNOWN_PRINCIPAL"
+    assert court.commit("s2", principal="otto").reason == "WRONG_EXECUTOR"
+    assert (court.op("s2").status, court.orphans()) == ("IN_DOUBT", ["STRAY_EFFECT"]), "what was done is kept"
     assert court.commit("s1", principal="otto").verdict == "ACCEPTED"
     assert court.commit("s2", principal="eve").verdict == "ACCEPTED"
+    assert (court.op("s2").status, court.orphans()) == ("SETTLED", []), "it is the same effect"

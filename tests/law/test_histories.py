@@ -3,15 +3,21 @@
 import pytest
 
 from joingate_schemas import claims as c
+from joingate_schemas.catalogue import Catalogue, Limit
 
-from .catalogues import varied, without_action, without_keys
+from .catalogues import raised, varied, without_action, without_keys, without_type
 from .histories import History
+from .limited_catalogue import DAY_MS, priced
 
 SEEDS = range(3)
 SEEDS_SLOW = range(1_000, 2_000)
 CLAIMS = 1_000
-# What a rollout may bring: an action that open work needs is gone, or the bank does not know keys any more.
-ROLLOUTS = (varied(), without_action("release_window"), without_action("pay"), without_keys())
+# What a rollout may bring: an action or a type that open work needs is gone, a type has a second version, or the bank
+# does not know keys any more.
+ROLLOUTS = (
+    varied(), without_action("release_window"), without_action("pay"), without_keys(), raised("window"),
+    without_type("seat"),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -36,11 +42,29 @@ def test_a_seed_tells_the_same_history_again() -> None:
     assert first.simulator.ledger == second.simulator.ledger
 
 
+def _tight() -> Catalogue:
+    return priced(Limit("each", "INTENT", debt=6.0, age_ms=DAY_MS), Limit("who", "PRINCIPAL", debt=20.0, reviews=4),
+                  Limit("all", "TENANT", doubts=6))  # fmt: skip
+
+
+def test_histories_under_tight_limits_keep_every_invariant_and_reach_the_limits() -> None:
+    reasons: set[str] = set()
+    for seed in SEEDS:
+        history = History(seed, _tight())
+        history.run(CLAIMS)
+        reasons |= {one.reason for one in history.simulator.decisions}
+        audit = history.decided_again()
+        assert audit.holds, "\n".join(audit.lines())
+    assert reasons >= {"COMMITMENT_DEBT", "BUDGET_SPENT", "OBJECTIVE_ALREADY_SATISFIED"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("start", SEEDS_SLOW[::50])
 def test_a_thousand_histories_keep_every_invariant(start: int) -> None:
     for seed in range(start, start + 50):
         try:
             History(seed, varied(), ROLLOUTS if seed % 2 else ()).run(CLAIMS)
+            if not seed % 10:
+                History(seed, _tight()).run(CLAIMS)
         except AssertionError as broken:
             raise AssertionError(f"seed {seed}: {broken}") from broken

@@ -238,5 +238,5 @@ def test_a_principal_starts_and_reports_its_own_actions_only() -> None:
     other.declare(principal="paula")
     other.plan(step("s2", "write_file"), principal="paula")
     other.dispatch("s2", principal="paula")
-    assert other.commit("s2", principal="eve").reason == "UNKNOWN_PRINCIPAL"
+    assert other.commit("s2", principal="eve").reason == "WRONG_EXECUTOR"
     assert court.commit("s2", principal="eve").verdict == "ACCEPTED"

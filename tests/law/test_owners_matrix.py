@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from joingate_processors.law.evolve_owners import put_commitment
 from joingate_schemas.decisions import Decision
 from joingate_schemas.facts import CommitmentStatus
 from joingate_schemas.record import changed
@@ -18,7 +19,7 @@ def _put(court: Court, status: CommitmentStatus) -> None:
     """The commitment as rules that are not asked here would leave it."""
     timer = "CONDITION" if status == "PENDING_CONDITION" else "ESCALATION"
     row = changed(court.commitment("s1"), status=status, timer=timer, deadline_at=court.now + 1_000)
-    court.state.commitments.put(row.commitment_id, row)
+    put_commitment(court.state, court.commitment("s1"), row)
 
 
 def _in_question(court: Court) -> None:

@@ -95,6 +95,8 @@ def test_a_person_who_says_that_nothing_happened_is_on_record_as_that_and_as_no_
     court.open(step("s1", "reverse_fee"))
     court.permit("s1")
     court.in_doubt("s1")
+    assert court.override("OPERATION", court.op_id("s1"), "FAILED").reason == "TOO_EARLY"
+    court.advance(court.questions(court.op_id("s1"))[-1].askable_from - court.now)
     facts = court.override("OPERATION", court.op_id("s1"), "FAILED").facts
     assert [fact.proof for fact in facts if isinstance(fact, f.OperationFailed)] == ["OVERRIDE"]
 

@@ -27,7 +27,6 @@ KEPT = {
         ),
         "the arbiter gives it (tests/arbiter)",
     ),
-    "COMMITMENT_DEBT": "reached by a test of its own (test_limits.py), since it takes hundreds of open operations",
 }
 """Reasons that no row of the table reaches, and why."""
 

@@ -237,3 +237,64 @@ def test_one_that_is_still_to_be_seen_is_kept_for_its_goal_and_given_up_by_a_pla
     assert court.commitment(key).intent_version == 2, "kept, since its goal is untouched"
     court.plan(step("s9"), plan_id="p2")
     assert court.commitment(key).status == "RELEASE_PENDING"
+
+
+# --- goals within goals ----------------------------------------------------------------------------------------------
+
+TOP: c.Goal = {"goal_id": "top", "acceptance": "production runs 4.2"}
+MIDDLE: c.Goal = {"goal_id": "middle", "acceptance": "the release is rolled out", "parent_goal_id": "top"}
+BOTTOM: c.Goal = {"goal_id": "bottom", "acceptance": "a window is held", "parent_goal_id": "middle"}
+SIDE: c.Goal = {"goal_id": "side", "acceptance": "notes are out", "parent_goal_id": "top"}
+TREE = [TOP, MIDDLE, BOTTOM, SIDE]
+
+
+def _with(changed: c.Goal) -> list[c.Goal]:
+    return [changed if goal["goal_id"] == changed["goal_id"] else goal for goal in TREE]
+
+
+UNTOUCHED, BELOW, ITSELF, GONE = ("KEEP", []), ("REVALIDATE", ["subgoals"]), ("REVALIDATE", ["goal"]), "gone"
+
+
+@pytest.mark.parametrize(
+    ("goals", "expected"),
+    [
+        (TREE, [UNTOUCHED] * 4),
+        (_with({**TOP, "acceptance": "production runs 4.3"}), [ITSELF, UNTOUCHED, UNTOUCHED, UNTOUCHED]),
+        (_with({**MIDDLE, "acceptance": "it is rolled out twice"}), [BELOW, ITSELF, UNTOUCHED, UNTOUCHED]),
+        (_with({**BOTTOM, "acceptance": "two windows are held"}), [BELOW, BELOW, ITSELF, UNTOUCHED]),
+        (_with({**BOTTOM, "parent_goal_id": "top"}), [BELOW, BELOW, ITSELF, UNTOUCHED]),
+        ([TOP, MIDDLE, BOTTOM], [BELOW, UNTOUCHED, UNTOUCHED, GONE]),
+        ([TOP, MIDDLE, SIDE], [BELOW, BELOW, GONE, UNTOUCHED]),
+    ],
+    ids=["nothing", "the top", "the middle", "the bottom", "the bottom moved up", "the side gone", "the bottom gone"],
+)
+def test_a_change_touches_the_goals_above_it_and_none_below_or_beside(
+    goals: list[c.Goal], expected: list[tuple[str, list[str]] | str]
+) -> None:
+    court = Court(varied())
+    court.declare(goals=TREE)
+    names = [goal["goal_id"] for goal in TREE]
+    court.plan(*(step(name, "reserve_window", name, goal_id=name) for name in names))
+    for name in names:
+        court.active(name)
+    keys = {court.commitment_id(name): name for name in names}
+    decision = court.declare(2, goals=goals)
+    decided = {
+        keys[fact.commitment_id]: ("gone" if fact.differs == ["goal_id"] else (fact.disposition, fact.differs))
+        for fact in decision.facts
+        if isinstance(fact, f.DispositionDecided)
+    }
+    assert [decided[name] for name in names] == expected
+
+
+def test_a_window_kept_under_a_changed_top_goes_when_the_next_plan_needs_another() -> None:
+    """Untouched does not mean right: what the plan for the changed top needs is compared attribute by attribute."""
+    court = Court(varied())
+    court.declare(goals=TREE)
+    court.plan(step("s1", "reserve_window", "w1", arguments=WINDOW, goal_id="bottom"))
+    court.active("s1")
+    key = court.commitment_id("s1")
+    court.declare(2, goals=_with({**TOP, "acceptance": "production runs 4.3"}))
+    assert court.commitment(key).disposition == "KEEP"
+    moved = step("s1", "reserve_window", "w1", arguments={**WINDOW, "release": "4.3"}, goal_id="bottom")
+    assert dispositions(court.plan(moved, plan_id="p2")) == [("RELEASE", ["release"])]

@@ -102,6 +102,7 @@ def test_an_operation_in_doubt_keeps_its_quantity_until_it_is_settled() -> None:
     market.doubt("one")
     market.want("two", "train", pool="a100", bench="b2", count=1)
     assert market.status("two") == "WITHDRAWN"
+    market.sim.advance(600_000)
     market.override("one", "FAILED")
     market.dispatch("two")
     assert market.status("two") == "SUBMITTED"

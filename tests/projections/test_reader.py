@@ -132,3 +132,24 @@ def test_an_explanation_reads_as_lines(store: ProjectionStore) -> None:
     (rejected,) = [line for line in lines_of(StoreReader(store).explain("claim-0-11")) if line.startswith("0:11")]
     assert rejected.startswith("0:11 1970-01-01 00:00:11.000Z Dispatch by planner-1")
     assert rejected.endswith(": REJECTED STALE_INTENT. A newer version of the intent is in force.")
+
+
+def test_a_step_is_explained_by_its_refusals_too(scene: Any, directory: Path) -> None:
+    """By the law's own ledger: a success without its commit, and one of a step that was never planned."""
+    at = {"intent_version": 1, "plan_id": "p1"}
+    played = scene(
+        {"as": "planner", "type": "DeclareIntent", "version": 1, "goals": [{"goal_id": "g", "acceptance": "told"}]},
+        scene.planned({"step_id": "tell", "action": "notify", "business_key": "ops"}),
+        {"as": "planner", "type": "Succeed", **at, "step_id": "tell"},
+        {"as": "planner", "type": "Dispatch", **at, "step_id": "tell"},
+        {"as": "planner", "type": "Succeed", **at, "step_id": "tell"},
+        {"as": "planner", "type": "Dispatch", **at, "step_id": "dream"},
+    )
+    with ProjectionStore.open(directory) as store:
+        reader = played.reader(store)
+        told = [(one["claim_type"], one["verdict"]) for one in reader.explain("tell")["decisions"]]
+        assert told[-3:] == [("Succeed", "REJECTED"), ("Dispatch", "ACCEPTED"), ("Succeed", "REJECTED")]
+        (dreamt,) = reader.explain("dream")["decisions"]
+        assert (dreamt["claim_type"], dreamt["reason"]) == ("Dispatch", "NOT_PLANNED")
+        (line,) = lines_of(reader.explain("dream"))
+        assert "Dispatch by planner of plan p1, step dream: REJECTED NOT_PLANNED" in line

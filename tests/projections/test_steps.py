@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from joingate_projections.fold import fold
 from joingate_projections.tables import KEPT_MAX, MemoryRows, Row, joined
 
 INTENT = "acme/release/4.2"
@@ -84,3 +85,23 @@ def test_a_planner_that_never_stops_replanning_makes_no_change_dearer_and_leaves
     assert (step_of(rows, "p1")["shown"], step_of(rows, "p1")["operation_shown"]) == ("SUPERSEDED", None)
     assert step_of(rows, f"p{plans}")["shown"] == step_of(rows, f"p{plans - 1}")["shown"] == "EXECUTING"
     assert {len(row["steps"]) for row in rows.tables["followers"].values()} == {KEPT_MAX}
+
+
+def test_older_news_that_the_law_refuses_leaves_what_is_shown(scene: Any) -> None:
+    """By the law's own ledger: PRESENT of version 9, then ABSENT of version 3 from the same source."""
+    seen = {"as": "observer", "type": "Observe", "subject_kind": "OPERATION", "step": "s1", "source": "messenger",
+            "evidence": ["look"]}  # fmt: skip
+    played = scene(
+        {"as": "planner", "type": "DeclareIntent", "version": 1, "goals": [{"goal_id": "g", "acceptance": "told"}]},
+        scene.planned({"step_id": "s1", "action": "notify", "business_key": "ops"}),
+        *scene.done("s1", "messenger"),
+        {**seen, "finding": "PRESENT", "source_version": 9, "external_ids": ["x-s1"]},
+        {**seen, "finding": "ABSENT", "source_version": 3, "proof": "TOMBSTONE"},
+        {"expect": {"verdict": "REJECTED", "reason": "STALE_OBSERVATION"}},
+    )
+    rows = MemoryRows()
+    for decision in played.decisions:
+        fold(rows, decision, 0)
+    (operation,) = rows.tables["operations"].values()
+    assert (operation["seen"], operation["observation"]["source_version"]) == (True, 9)
+    assert operation["shown"] == "VERIFIED"

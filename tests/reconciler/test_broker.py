@@ -19,7 +19,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from joingate.local_kafka import LocalKafka
 from joingate_processors.reconciler import ReconcilerSettings, run, run_reconciler
+from joingate_processors.reconciler.answers import Answered, Found
 from joingate_processors.reconciler.app import Reconciler
+from joingate_processors.reconciler.own_topics import answers_topic
 from joingate_schemas.claims import Observe
 from joingate_schemas.codec import Codec
 from joingate_schemas.decisions import InDoubtRequest
@@ -182,6 +184,19 @@ class World:
         else:
             producer.abort_transaction(DEADLINE_S)
 
+    def answer(self, key: str, partition: int, answers: list[Answered], *, commit: bool) -> None:
+        """Write answers on the reconciler's own topic, in one transaction, which ends well or not."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": self.topics.prefix + "forger"})
+        producer.init_transactions(DEADLINE_S)
+        producer.begin_transaction()
+        for one in answers:
+            producer.produce(answers_topic(self.topics.prefix), one.encode(), key.encode(), partition=partition)
+        producer.flush(DEADLINE_S)
+        if commit:
+            producer.commit_transaction(DEADLINE_S)
+        else:
+            producer.abort_transaction(DEADLINE_S)
+
     def await_claims(self, count: int) -> list[Observe]:
         """The first `count` claims on the topic of observations, each checked to lie where its key belongs."""
 
@@ -261,6 +276,34 @@ def test_a_request_of_an_aborted_transaction_is_never_asked_about(world: World, 
     }
     assert {claim.finding for claim in claims} == {"PRESENT"}
     assert not [key for key in world.source.asked if key.startswith("aborted")]
+
+
+def test_an_answer_of_an_aborted_transaction_says_nothing(world: World, make_request: Make) -> None:
+    """C16, on the reconciler's own topic: the same answers are believed when they are committed, which is the control.
+
+    Each is an answer to another of the questions, so that one of them fits whichever is open.
+    """
+    world.source.down = True
+    world.start()
+
+    def forge(subject: str, number: int, commit: bool) -> None:
+        request = make_request(subject_id=subject, ledger_seq=number)
+        world.transaction(request)
+        wait_for("a question", lambda: subject in world.source.asked)
+        partition = partition_for(request.intent_id.encode(), PARTITIONS)
+        answers = [
+            Answered(subject_id=subject, partition=partition, ledger_seq=number, ask=ask, asked_at=2_000_000,
+                     answer=Found(external_ids=("never",)))
+            for ask in range(1, 500)
+        ]  # fmt: skip
+        world.answer(request.intent_id, partition, answers, commit=commit)
+
+    forge("op-1", 1, commit=False)
+    before = world.source.asked.count("op-1")
+    wait_for("more questions", lambda: world.source.asked.count("op-1") >= before + 5)
+    forge("op-2", 2, commit=True)
+    (claim,) = world.await_claims(1)
+    assert (claim.subject_id, claim.external_ids) == ("op-2", ["never"])
 
 
 def test_positions_move_past_the_gaps_that_transactions_leave(world: World, make_request: Make) -> None:

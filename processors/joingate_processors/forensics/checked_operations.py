@@ -228,21 +228,23 @@ class OperationBook:
                 proven = False
         if not proven:
             self._report("PROOF", ids, f"{decision.claim_type} on {decision.topic} proves nothing (as {fact.proof})")
-        if isinstance(claim, Observe) and claim.proof in ("SECOND_LOOK", "STATEMENT"):
-            self._check_landed(effect, claim, decision)
+        if isinstance(claim, Override):
+            self._check_landed(effect, decision.decided_at, "overridden")
+        elif isinstance(claim, Observe) and claim.proof in ("SECOND_LOOK", "STATEMENT"):
+            stamp = claim.source_time if claim.source_time is not None else claim.occurred_at or decision.appended_at
+            self._check_landed(effect, min(stamp, decision.appended_at), "looked at")
         if effect.status not in _OPEN:
             self._report("PROOF", ids, f"it was {effect.status}, which no proof of absence ends at once")
         effect.status, effect.claimed = "FAILED", False
 
-    def _check_landed(self, effect: Effect, claim: Observe, decision: Decision) -> None:
-        """The look itself, not just the news of it, must come after the permit and the longest way of what was sent."""
+    def _check_landed(self, effect: Effect, at: int, what: str) -> None:
+        """A look (itself, not just its news) or a person's word `at` (ms) must come when what was sent has landed."""
         permit_ms = self.declared(effect, "actions", effect.opened.action).get("permit_ms", 0)
         in_flight_ms = self.declared(effect, "downstreams", effect.opened.downstream).get("in_flight_ms_max", 0)
-        stamp = claim.source_time if claim.source_time is not None else claim.occurred_at or decision.appended_at
-        looked_at, landed_at = min(stamp, decision.appended_at), effect.allowed_at + permit_ms + in_flight_ms
-        if effect.allowed_at and looked_at < landed_at:
+        landed_at = effect.allowed_at + permit_ms + in_flight_ms
+        if effect.allowed_at and at < landed_at:
             self._report("PROOF_TIME", (effect.opened.operation_id, f"attempt {effect.attempt}"),
-                         f"it was looked at {looked_at}, and what was sent may land until {landed_at}")  # fmt: skip
+                         f"it was {what} {at}, and what was sent may land until {landed_at}")  # fmt: skip
 
     def doubted(self, fact: f.OperationInDoubt) -> None:
         """Nobody knows."""

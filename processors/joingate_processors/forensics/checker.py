@@ -7,13 +7,14 @@ own books; a live ledger can be fed as it grows. Finding nothing is a result: `C
 import hashlib
 from collections.abc import Iterable, Sequence
 
+from joingate_processors.forensics.checked_admission import AdmissionBook
 from joingate_processors.forensics.checked_commitments import CommitmentBook
 from joingate_processors.forensics.checked_operations import Effect, OperationBook
 from joingate_processors.forensics.checked_resources import ResourceBook
 from joingate_processors.forensics.checked_seven import RuleReport, SevenBook
 from joingate_processors.forensics.violations import INVARIANTS, Violation
 from joingate_schemas import facts as f
-from joingate_schemas.claims import AnyClaim, Goal
+from joingate_schemas.claims import AnyClaim
 from joingate_schemas.codec import Codec, UnknownFact
 from joingate_schemas.decisions import Command, Decision
 from joingate_schemas.facts import AnyFact
@@ -52,9 +53,6 @@ class _Course:
         self.steps: dict[str, dict[str, tuple[str, str]]] = {}  # plan -> step -> slot's action and business key
         self.requires: dict[tuple[str, str], list[str]] = {}  # (plan, step) -> the steps that it requires
         self.joined: dict[tuple[str, str], str] = {}  # (plan, step) -> operation
-        self.goal_of: dict[tuple[str, str], str] = {}  # (plan, step) -> the goal that it is for
-        self.goals: dict[str, Goal] = {}
-        self.reached: set[str] = set()  # goals that the latest news says are so, as they are stated now
 
 
 def check(
@@ -88,6 +86,7 @@ class Checker:
         self._commitments = CommitmentBook(self._report, self._operations)
         self._seven = SevenBook(self._report, self._operations)
         self._resources = ResourceBook(self._report)
+        self._admission = AdmissionBook(self._report, self._operations, self._commitments)
         self._courses: dict[str, _Course] = {}
         self._decided: set[tuple[str, str]] = set()
         self._not_granting: set[int] = set()
@@ -110,6 +109,7 @@ class Checker:
             if claim is not None:
                 self._commitments.spoken(decision, claim)
         for fact in decision.facts:
+            self._admission.read(fact, decision)
             self._read_fact(fact, decision)
         for fact in decision.facts:
             if isinstance(fact, f.OwnerRetired):
@@ -230,8 +230,6 @@ class Checker:
                 self._joined(fact, seq)
             case f.ObservationRecorded():
                 operations.seen(fact, seq)
-                if fact.subject_kind == "GOAL" and decision.verdict == "ACCEPTED":
-                    self._goal_seen(fact)
             case f.CommitmentProposed():
                 self._starts(fact.intent_id, fact.commitment_id, "a commitment")
                 commitments.proposed(fact)
@@ -291,8 +289,6 @@ class Checker:
         for required in course.requires.get((plan_id, step_id), ()):
             slot = course.steps[plan_id].get(required)
             under = None if slot is None else self._operations.of_slot(intent_id, *slot)
-            if slot is not None and self._spared(intent_id, plan_id, required, under):
-                continue
             if under is None or under.status != "SETTLED" or under.undoing:
                 said = "was never dispatched" if under is None else f"is {under.status}"
                 said += ", to be undone" if under is not None and under.undoing else ""
@@ -310,22 +306,6 @@ class Checker:
             self._report("CLOSED" if course.closed else "IDENTITY", (fact.intent_id,),
                          f"version {fact.version} is declared, and it {said}")  # fmt: skip
         course.version = fact.version
-        stated = {goal["goal_id"]: goal for goal in fact.goals}
-        course.reached = {one for one in course.reached if stated.get(one) == course.goals.get(one)}
-        course.goals = stated
-
-    def _goal_seen(self, fact: f.ObservationRecorded) -> None:
-        course = self._course(fact.intent_id)
-        if fact.finding == "PRESENT" and fact.subject_id in course.goals:
-            course.reached.add(fact.subject_id)
-        else:
-            course.reached.discard(fact.subject_id)
-
-    def _spared(self, intent_id: str, plan_id: str, step_id: str, effect: Effect | None) -> bool:
-        """Whether nothing was done for the step, and its goal is reached without it."""
-        course = self._course(intent_id)
-        untouched = effect is None or effect.status in ("FAILED", "WITHDRAWN")
-        return untouched and course.goal_of.get((plan_id, step_id)) in course.reached
 
     def _planned(self, fact: f.PlanRecorded) -> None:
         course = self._course(fact.intent_id)
@@ -336,8 +316,6 @@ class Checker:
             edges = [edge["step_id"] for edge in step["edges"] if edge["kind"] == "REQUIRES"]
             if edges:
                 course.requires[fact.plan_id, step["step_id"]] = edges
-            if step["goal_id"] is not None:
-                course.goal_of[fact.plan_id, step["step_id"]] = step["goal_id"]
         if fact.status != "ADOPTED":
             return
         self._starts(fact.intent_id, fact.plan_id, "a plan")
@@ -376,8 +354,6 @@ class Checker:
         course.closed = True
         for step_id, slot in course.steps.get(course.plan or "", {}).items():
             effect = self._operations.of_slot(fact.intent_id, *slot)
-            if self._spared(fact.intent_id, course.plan or "", step_id, effect):
-                continue
             if (course.plan or "", step_id) not in course.joined and not _undone(effect):
                 said = "was never dispatched" if effect is None else f"is {effect.status} and has not succeeded"
                 self._report("CLOSE", (fact.intent_id, step_id), f"step {step_id} {said}")

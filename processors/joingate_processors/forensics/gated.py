@@ -6,6 +6,7 @@ and in another order, the gate is restarted. What the gate lets happen is what i
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable
 
 from joingate_processors.forensics.gated_planner import Planner
@@ -46,12 +47,17 @@ class GatedRun:
         """What really happened."""
         return self._stage.truth
 
+    @property
+    def met(self) -> Counter[str]:
+        """How often which fault of the wire, or a restart, was met."""
+        return self._stage.met
+
     def run(self) -> None:
         """Live through it: first in disorder, then calmly until nothing moves any more."""
         rng, stage = self._stage.rng, self._stage
         moves: list[tuple[float, Callable[[], None]]] = [
             (0.36, self._planner.move), (0.70, self._executor.move), (0.82, self._reconciler.move),
-            (0.85, self._person.approve), (0.93, self._wait), (0.93 + RESTARTED, self.simulator.restart),
+            (0.85, self._person.move), (0.93, self._wait), (0.93 + RESTARTED, stage.restart),
             (1.0, stage.deliver),
         ]  # fmt: skip
         for _ in range(_TURNS_FIRST + _TURNS_A_STEP * len(stage.scenario.steps)):

@@ -216,6 +216,24 @@ class Person:
         self._stage = stage
         self._answered: set[str] = set()
 
+    def move(self) -> None:
+        """Answer what waits for an approval; now and then without patience for what is under way."""
+        self.approve()
+        if self._stage.rng.random() < 0.3:
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Say of what may have been sent, and is not to be seen, that it did not happen: mostly before it can land."""
+        stage = self._stage
+        for operation_id in stage.simulator.state.open_operations.members(INTENT):
+            operation = stage.simulator.state.operations.get(operation_id)
+            if operation is not None and operation.permits and not stage.truth.found(operation_id):
+                stage.say(
+                    c.Override(claim_id=stage.claim_id(), intent_id=INTENT, principal="dana", subject_kind="OPERATION",
+                               subject_id=operation_id, to="FAILED", reason="nothing there", evidence=["screen:3"]),
+                    "OPERATOR",
+                )  # fmt: skip
+
     def approve(self, *, calm: bool = False) -> None:
         """Answer whatever waits for an approval: mostly yes, now and then no, or yes to other content."""
         stage = self._stage

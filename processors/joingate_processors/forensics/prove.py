@@ -20,7 +20,6 @@ from joingate_schemas.decisions import Command
 
 TRACES = 10_000
 SEED = 7
-NAIVE_SEEDS_KEPT = 5
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class TraceOutcome:
     gated_doubled: list[str]
     verdicts: Counter[str]
     closed: bool
+    met: Counter[str]
     ledger: list[Json]
 
 
@@ -44,9 +44,10 @@ class ProveResult:
 
     `naive_violations` and `gated_violations` count traces that break an invariant; `naive_doubled` and `gated_doubled`
     traces after which an effect stands twice in the world. `verdicts` counts decisions by verdict and reason; `closed`
-    the intents that the gate could close; `faults` what went wrong, by name. `naive_seeds` are the first few seeds of
-    naive failures, `gated_seeds` every seed of a gated one, and `violations` what those broke. `ledger` is the whole
-    ledger where one trace was asked for. `steps` is how many steps each plan had (None: drawn for each).
+    the intents that the gate could close; `faults` what went wrong, by name. `naive_seeds` and `naive_doubled_seeds`
+    are the seeds of the naive ones, `gated_seeds` every seed of a gated one of either kind, and `violations` what those
+    broke. `ledger` is the whole ledger where one trace was asked for. `steps` is how many steps each plan had (None:
+    drawn for each).
     """
 
     traces: int
@@ -61,6 +62,7 @@ class ProveResult:
     verdicts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     naive_seeds: list[int] = field(default_factory=list)
+    naive_doubled_seeds: list[int] = field(default_factory=list)
     gated_seeds: list[int] = field(default_factory=list)
     violations: list[tuple[int, str]] = field(default_factory=list)
     ledger: list[Json] | None = None
@@ -117,6 +119,7 @@ def run_one(
         gated.truth.doubled(),
         verdicts,
         closed,
+        gated.met,
         ledger,
     )
 
@@ -129,9 +132,11 @@ def _count(result: ProveResult, outcome: TraceOutcome) -> None:
     result.decisions += outcome.verdicts.total()
     result.closed += outcome.closed
     result.verdicts.update(outcome.verdicts)
-    result.faults.update(_faults(outcome.scenario))
-    if (outcome.naive_broken or outcome.naive_doubled) and len(result.naive_seeds) < NAIVE_SEEDS_KEPT:
+    result.faults.update(_faults(outcome.scenario) + outcome.met)
+    if outcome.naive_broken:
         result.naive_seeds.append(outcome.seed)
+    if outcome.naive_doubled:
+        result.naive_doubled_seeds.append(outcome.seed)
     if outcome.violations or outcome.gated_doubled:
         result.gated_seeds.append(outcome.seed)
         result.violations += [(outcome.seed, str(violation)) for violation in outcome.violations]

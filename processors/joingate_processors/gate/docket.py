@@ -175,8 +175,11 @@ class Docket:
                 )
         return len(dues)
 
-    def catalogue_changed(self, seq: int, now: int) -> None:
-        """Decide that the gate's catalogue is in force from here on; `seq` is that of the last decision."""
+    def catalogue_changed(self, seq: int, now: int, accepted: str = "") -> None:
+        """Decide that the gate's catalogue is in force from here on; `seq` is that of the last decision.
+
+        `accepted` says what it can't discharge, and who took that on.
+        """
         catalogue = self._catalogue
         claim = CatalogueChanged(
             claim_id=derived_id("catalogue", catalogue.digest, str(self._partition), str(seq)),
@@ -185,6 +188,7 @@ class Docket:
             digest=catalogue.digest,
             version=catalogue.version,
             catalogue=catalogue.source,
+            accepted=accepted,
         )
         self._current = "catalogue ", catalogue.digest
         self._own(claim, now)

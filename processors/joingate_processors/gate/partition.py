@@ -31,6 +31,7 @@ from joingate_processors.gate.restore import Restore, Restored
 from joingate_processors.gate.settings import GateSettings
 from joingate_processors.gate.store import Position, RocksState, StoreError, state_layout
 from joingate_processors.gate.tables import Change
+from joingate_processors.gate.taking_up import undischargeable
 from joingate_processors.gate.transactions import Aborted, OnDelivery, WriterLost, positions_of
 from joingate_processors.gate.writers import discard, transactional_writer
 from joingate_schemas.codec import Codec
@@ -205,10 +206,11 @@ class Partition:
         self._commit()
         header = self.state.header.get("")
         if header is None or header.catalogue_digest != self._settings.catalogue.digest:
+            accepted = undischargeable(self.state, self._settings)
             self._begin()
             now = self.clock.now()
             assert now is not None, "the marker of the first transaction told the time"
-            self._docket.catalogue_changed(self.position.seq, now)
+            self._docket.catalogue_changed(self.position.seq, now, accepted)
             self._commit()
         self.next_due = self.state.next_due()
 

@@ -14,7 +14,8 @@ class GateSettings:
 
     `batch_max` bounds the claims of one transaction; `linger_ms` is how long a busy gate waits for a fuller one (an
     idle gate never waits). `cache_rows` is a partition's, in decoded rows. `client` holds further librdkafka settings,
-    such as credentials, for every client of the gate.
+    such as credentials, for every client of the gate. `accept_undischargeable`: who takes it on, and why, that the
+    catalogue can't discharge what is open; empty: the gate does not start over it.
     """
 
     bootstrap_servers: str
@@ -23,6 +24,7 @@ class GateSettings:
     prefix: str = "joingate."
     partitions: int = 4
     registry_url: str | None = None
+    accept_undischargeable: str = ""
     client: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
     batch_max: int = 20_000  # the more, the fewer rows are written: of a row that changes often, only the last form is

@@ -39,6 +39,8 @@ from joingate_processors.law.state import (
     Commitment,
     Condition,
     Custody,
+    Debt,
+    GoalNews,
     Header,
     Hold,
     Index,
@@ -138,16 +140,20 @@ class RocksState:
         self.custodies: Table[Custody] = TimedRocksTable("custodies", db, self._timers)
         self.owners: Table[Owner] = TimedRocksTable("owners", db, self._timers)
         self.conditions: Table[Condition] = RocksTable("conditions", db)
+        self.goals: Table[GoalNews] = RocksTable("goals", db)
+        self.debts: Table[Debt] = RocksTable("debts", db)
         self.seen: Table[Seen] = RocksTable("seen", db)
         self.quarantines: Table[Quarantine] = RocksTable("quarantines", db)
         self.holds: Table[Hold] = RocksTable("holds", db)
         self.orphans: Table[Orphan] = RocksTable("orphans", db)
         self.catalogues: Table[str] = RocksTable("catalogues", db)
+        self.protocols: Table[str] = RocksTable("protocols", db)
         self.open_operations: Index = RocksIndex("open_operations", db)
         self.unclaimed_operations: Index = RocksIndex("unclaimed_operations", db)
         self.open_commitments: Index = RocksIndex("open_commitments", db)
         self.owned_commitments: Index = RocksIndex("owned_commitments", db)
         self.scoped_quarantines: Index = RocksIndex("scoped_quarantines", db)
+        self.backlogs: Index = RocksIndex("backlogs", db)
         self._tables: dict[str, RocksTable[object]] = {name: getattr(self, name) for name in TABLES}
         self._indexes: dict[str, RocksIndex] = {name: getattr(self, name) for name in INDEXES}
         self._timed: dict[str, TimedRocksTable[object]] = {name: getattr(self, name) for name in TIMED_TABLES}

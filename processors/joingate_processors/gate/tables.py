@@ -23,12 +23,13 @@ Found = TypeVar("Found", covariant=True)
 
 TABLE_TAGS: Final[dict[str, bytes]] = {
     "header": b"h", "intents": b"i", "plans": b"p", "steps": b"s", "operations": b"o", "commitments": b"c",
-    "custodies": b"k", "owners": b"w", "conditions": b"e",
+    "custodies": b"k", "owners": b"w", "conditions": b"e", "goals": b"a", "debts": b"b",
     "seen": b"d", "quarantines": b"q", "holds": b"l", "orphans": b"n", "catalogues": b"g",
+    "protocols": b"v",
 }  # fmt: skip
 INDEX_TAGS: Final[dict[str, bytes]] = {
     "open_operations": b"O", "unclaimed_operations": b"U", "open_commitments": b"C", "owned_commitments": b"W",
-    "scoped_quarantines": b"Q",
+    "scoped_quarantines": b"Q", "backlogs": b"B",
 }  # fmt: skip
 TIMER_TAG: Final = b"\x01"
 TIME_BIAS: Final = 1 << 63  # turns a signed 64-bit number into an unsigned one of the same order

@@ -38,6 +38,7 @@ log = logging.getLogger("joingate.gate")
 _IDLE_WAIT_S = 0.25
 _BUSY_BATCH = 500  # from this many claims on, waiting a little for more is worth it
 _REOPEN_PAUSE_S_MAX = 5.0
+_APART_S_MAX = 10.0
 _SWEEP_EVERY_S = 5.0  # seldom, so that most of what a batch made is gone by itself before anybody walks over it
 # What a machine may come to suffer and recover from without us: it is tried again now and then.
 _OF_THIS_MACHINE = (StoreError, ClockOff)
@@ -99,6 +100,7 @@ class Worker:
         self._ends = Ends(settings, self._topics)
         self._away = ""
         self._away_since = 0
+        self._apart_since: float | None = time.monotonic()  # since when the group gives us no place
         self._busy = False
         self._sweep_at = 0.0
         self._consumer = self._new_consumer()
@@ -348,6 +350,7 @@ class Worker:
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         """The group gave us these. Those that we had before go on; the others are taken over in the background."""
         self._owned = {one.partition for one in given}
+        self._apart_since = None
         # Asked for once a rebalance: the call holds up the whole process for a second or two when it comes badly.
         self._group = consumer.consumer_group_metadata()
         self._member_id = consumer.memberid()
@@ -371,6 +374,7 @@ class Worker:
         Should another worker have had one meanwhile, our writer is fenced, and the first transaction says so.
         """
         self._owned = set()
+        self._apart_since = time.monotonic()
         consumer.unassign()
 
     def _on_lost(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
@@ -443,7 +447,19 @@ class Worker:
                 "epoch": seat.partition.epoch, "lag": seat.lag, "last_error": seat.last_error,
                 "stalled_ms": seat.stalled_ms, "producer_id": seat.producer_id,
             }  # fmt: skip
-        self._board.show(partitions, self._away)
+        self._board.show(partitions, self._away or self._apart())
+
+    def _apart(self) -> str:
+        """What is to be said of a group that gives us no place for longer than dealing out takes; else nothing.
+
+        A broker that hangs, with its connections open, shows in no other way.
+        """
+        if self._apart_since is None or time.monotonic() - self._apart_since < _APART_S_MAX:
+            return ""
+        return (
+            f"the group {self._settings.group} gives the gate no place: the broker is silent, or another worker is "
+            "slow to join; the gate keeps trying"
+        )
 
 
 def run_gate(

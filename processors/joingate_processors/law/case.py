@@ -3,6 +3,7 @@
 from typing import NoReturn, assert_never
 
 from joingate_processors.law.arrival import Ruling
+from joingate_processors.law.protocols import catalogue_of
 from joingate_processors.law.state import Intent, Operation, PlanRow, State, Step, plan_key, step_key
 from joingate_schemas.catalogue import Action, Capability, Catalogue, Downstream
 from joingate_schemas.claims import Proof, Role
@@ -116,13 +117,26 @@ class Case:
         return self.catalogue.downstreams.get(operation.downstream)
 
     def quiet_from(self, operation: Operation) -> int:
-        """When everything that may have acted has landed or never will (ms); 0 if nothing can have."""
-        downstream = self.downstream_of(operation)
-        in_flight = 0 if downstream is None else downstream.in_flight_ms_max
+        """When everything that may have acted has landed or never will (ms); 0 if nothing can have.
+
+        A permit that is out runs by what was declared when it was given, and what was sent then takes as long as it
+        did: a catalogue with shorter times shortens no wait for what went out before.
+        """
+        known = self._declarations(operation)
+        downstreams = (one.downstreams.get(operation.downstream) for one in known)
+        in_flight = max((one.in_flight_ms_max for one in downstreams if one is not None), default=0)
         if operation.permit_at is None:
             # Somebody may have acted unpermitted, but not later than it came into doubt.
             return 0 if operation.in_doubt_since is None else operation.in_doubt_since + in_flight
-        return self.act_until(operation) + in_flight
+        actions = (one.actions.get(operation.action) for one in known)
+        return operation.permit_at + max((one.permit_ms for one in actions if one is not None), default=0) + in_flight
+
+    def _declarations(self, operation: Operation) -> list[Catalogue]:
+        """The catalogue in force, and that which the operation was dispatched under, where it is another."""
+        if operation.catalogue_digest == self.catalogue.digest:
+            return [self.catalogue]
+        pinned = catalogue_of(self.state, operation.catalogue_digest)
+        return [self.catalogue] if pinned is None else [self.catalogue, pinned]
 
     def act_until(self, operation: Operation) -> int:
         """Until when the latest attempt that was allowed to act may begin (ms); 0 while none was."""
@@ -164,7 +178,9 @@ class Case:
         if self.key_known_until(operation) == 0:
             return "NOT_FRESH", f"{operation.downstream} has no idempotency keys"
         action = self.action_of(operation)
-        if not self.key_outlives(operation, 0 if action is None else action.permit_ms):
+        if action is None:
+            return "NOT_FRESH", f"the catalogue in force has no {operation.action}"
+        if not self.key_outlives(operation, action.permit_ms):
             return "KEY_WINDOW_PASSED", f"{operation.downstream} may forget the key before a new attempt has landed"
         return None
 

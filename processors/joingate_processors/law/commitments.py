@@ -24,8 +24,8 @@ BACKOFF_DOUBLINGS_MAX = 7
 
 
 def kind_of(case: Case, commitment: Commitment) -> ObligationType:
-    """What the catalogue says of the commitment's type; cautious defaults if it was dropped from it."""
-    return obligation_of(case, commitment.obligation_type)
+    """The protocol of its type that rules the commitment (protocols.py); cautious defaults where nobody knows it."""
+    return obligation_of(case, commitment)
 
 
 def change(

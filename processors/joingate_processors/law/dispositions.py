@@ -17,6 +17,7 @@ from joingate_processors.law.commitments import (
     reconcile,
     start_release,
 )
+from joingate_processors.law.goals import subtrees
 from joingate_processors.law.state import Commitment, Intent
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -166,9 +167,18 @@ def _open_to_disposition(case: Case, intent: Intent, withdrawn: set[str]) -> lis
     ]  # fmt: skip
 
 
-def on_superseded(case: Case, intent: Intent, goals: dict[str, str], withdrawn: set[str]) -> list[AnyFact]:
-    """A higher version: goals that are untouched keep theirs, changed ones are looked at again, lost ones give up."""
+def on_superseded(
+    case: Case, intent: Intent, goals: dict[str, str], parents: dict[str, str], withdrawn: set[str]
+) -> list[AnyFact]:
+    """A higher version: goals that are untouched keep theirs, changed ones are looked at again, lost ones give up.
+
+    A goal is touched by what changes in itself or below it, never by what changes above or beside it. `goals` and
+    `parents` are those of the new version.
+    """
     facts: list[AnyFact] = []
+    if not intent.commitments_open:
+        return facts
+    before, after = subtrees(intent.goals, intent.parents), subtrees(goals, parents)
     for row in _open_to_disposition(case, intent, withdrawn):
         if row.goal_id is None:
             facts += _disposition(case, row, "REVALIDATE", "its intent was superseded", ["intent_version"])
@@ -176,6 +186,8 @@ def on_superseded(case: Case, intent: Intent, goals: dict[str, str], withdrawn: 
             facts += give_up(case, row, f"goal {row.goal_id} is gone", ["goal_id"], frozenset(withdrawn))
         elif goals[row.goal_id] != intent.goals.get(row.goal_id):
             facts += _disposition(case, row, "REVALIDATE", f"goal {row.goal_id} changed", ["goal"])
+        elif after[row.goal_id] != before.get(row.goal_id):
+            facts += _disposition(case, row, "REVALIDATE", f"what is part of goal {row.goal_id} changed", ["subgoals"])
         else:
             facts += _disposition(case, row, "KEEP", f"goal {row.goal_id} is untouched", [])
     return facts

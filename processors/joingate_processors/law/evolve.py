@@ -2,10 +2,11 @@
 
 from typing import assert_never
 
-from joingate_processors.law import evolve_owners
+from joingate_processors.law import evolve_debt, evolve_goals, evolve_owners
 from joingate_processors.law.digests import digest_of
-from joingate_processors.law.evolve_life import condition_observed, decided, goal_observed, latest_news, lived
+from joingate_processors.law.evolve_life import condition_observed, decided, latest_news, lived
 from joingate_processors.law.evolve_resources import resource_changed
+from joingate_processors.law.protocols import remember
 from joingate_processors.law.state import (
     Commitment,
     Hold,
@@ -110,6 +111,7 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             if header is not None:
                 state.header.put("", changed(header, catalogue_digest=fact.digest))
             state.catalogues.put(fact.digest, fact.catalogue.decode())
+            remember(state, fact.catalogue.decode())
         case f.DispositionDecided():
             decided(state, fact)
         case f.EffectRecorded():
@@ -159,6 +161,7 @@ def _put_operation(state: State, before: Operation | None, after: Operation) -> 
     """Store `after`, keeping its intent's counts and indexes in step with the change from `before`."""
     operation_id, intent_id = after.operation_id, after.intent_id
     state.operations.put(operation_id, after)
+    evolve_debt.operation_put(state, before, after)
     opened = (after.status in OPEN_OPERATION) - (before is not None and before.status in OPEN_OPERATION)
     unclaimed = _unclaimed(after) - (before is not None and _unclaimed(before))
     if opened > 0:
@@ -185,14 +188,13 @@ def _intent_declared(state: State, fact: f.IntentDeclared) -> None:
     goals = {goal["goal_id"]: digest_of(goal) for goal in fact.goals}
     before = state.intents.get(fact.intent_id) if fact.supersedes else None
     if before is None:
-        after = Intent(
-            intent_id=fact.intent_id, version=fact.version, tenant=fact.tenant, status="OPEN",
-            content_digest=fact.content_digest, goals=goals, plan_id=None, operations_open=0, operations_unclaimed=0,
-            commitments_open=0, orphans_open=0,
+        before = Intent(
+            intent_id=fact.intent_id, version=fact.version, tenant=fact.tenant, status="OPEN", content_digest="",
+            goals={}, plan_id=None, operations_open=0, operations_unclaimed=0, commitments_open=0, orphans_open=0,
+            parents={}, required={}, budgets=None, spent={},
         )  # fmt: skip
-    else:
-        after = changed(before, version=fact.version, status="OPEN", content_digest=fact.content_digest,
-                        goals=goals, plan_id=None)  # fmt: skip
+    after = changed(before, version=fact.version, status="OPEN", content_digest=fact.content_digest, goals=goals,
+                    plan_id=None, **evolve_goals.declared(fact))  # fmt: skip
     state.intents.put(fact.intent_id, after)
 
 
@@ -388,7 +390,7 @@ def _commitment_proposed(state: State, fact: f.CommitmentProposed, at: int) -> N
             serving_operation=None, release_wanted=False, finding="UNKNOWN", news={}, created_at=at, since=at,
             due_at=fact.due_at, valid_until=fact.valid_until, evidence=[], release_deadline_at=None,
             timer=fact.timer, deadline_at=fact.deadline_at, grace_until=fact.grace_until, condition=fact.condition,
-            breached_at=None, observed_at=None, disposition="UNKNOWN",
+            breached_at=None, observed_at=None, disposition="UNKNOWN", weight=fact.weight, principal=fact.principal,
         ),
     )  # fmt: skip
 
@@ -439,7 +441,7 @@ def _observed(state: State, fact: f.ObservationRecorded, at: int) -> None:
     elif fact.subject_kind == "CONDITION":
         condition_observed(state, fact, stamps)
     elif fact.subject_kind == "GOAL":
-        goal_observed(state, fact, stamps)
+        evolve_goals.observed(state, fact, stamps)
 
 
 def _orphan_raised(state: State, fact: f.OrphanRaised) -> None:

@@ -1,6 +1,6 @@
 """What facts do to a commitment's life beside its status: dates, breach, disposition; and to conditions."""
 
-from joingate_processors.law.state import Commitment, Condition, State, condition_key, goal_condition, newness
+from joingate_processors.law.state import Commitment, Condition, State, condition_key, newness
 from joingate_schemas import facts as f
 from joingate_schemas.record import changed
 
@@ -23,13 +23,6 @@ def decided(state: State, fact: f.DispositionDecided) -> None:
     if fact.disposition == "KEEP" and intent is not None:
         after = changed(after, intent_version=intent.version, plan_id=intent.plan_id or "")
     state.commitments.put(fact.commitment_id, after)
-
-
-def goal_observed(state: State, fact: f.ObservationRecorded, stamps: dict[str, int]) -> None:
-    """What a source says of a goal counts for the goal as it is stated now."""
-    condition = goal_condition(state.intents.get(fact.intent_id), fact.subject_id)
-    if condition is not None:
-        condition_observed(state, changed(fact, subject_id=condition), stamps)
 
 
 def condition_observed(state: State, fact: f.ObservationRecorded, stamps: dict[str, int]) -> None:

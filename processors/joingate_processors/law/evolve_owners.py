@@ -1,5 +1,6 @@
 """What facts about owners, transfers and leases do to state, and how a commitment's row keeps its indexes in step."""
 
+from joingate_processors.law import evolve_debt
 from joingate_processors.law.state import Commitment, Custody, Owner, State
 from joingate_schemas import facts as f
 from joingate_schemas.facts import TERMINAL_COMMITMENT
@@ -9,6 +10,7 @@ from joingate_schemas.record import changed
 def put_commitment(state: State, before: Commitment | None, after: Commitment) -> None:
     """Store `after`, keeping the indexes of what is not discharged, its intent's count and its custody in step."""
     state.commitments.put(after.commitment_id, after)
+    evolve_debt.commitment_put(state, before, after)
     was, now = _owner_of_open(before), _owner_of_open(after)
     if was != now:
         if was is not None:

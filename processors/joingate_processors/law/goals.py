@@ -1,44 +1,112 @@
-"""Goals that are seen to be reached: what is so already needs no work, and what was not begun for it leaves no hole.
+"""Goals as the law sees them: a tree of states, what of it a change touches, and which of them a source has shown.
 
-A planner still names each step, so that it is on record what was spared; a step that was begun is judged by its effect.
+A goal's subtree is the goal and everything below it. What stands above a goal is not part of it: a parent may change
+its mind about other parts and leave this one alone (model §6, "goals whose subtree is untouched are untouched").
 """
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
 from joingate_processors.law.arrival import Ruling
-from joingate_processors.law.case import Case
+from joingate_processors.law.case import Case, refuse
+from joingate_processors.law.digests import digest_of
 from joingate_processors.law.news import kept, outdated
-from joingate_processors.law.state import Step, condition_key, goal_condition
+from joingate_processors.law.state import Intent, State, goal_key
 from joingate_schemas import claims as c
+from joingate_schemas.claims import Finding
 
-_NEVER_DONE = ("FAILED", "WITHDRAWN")
-
-
-def is_reached(case: Case, intent_id: str, goal_id: str | None) -> bool:
-    """Whether the latest that was said of the goal, as it is stated now, is that it is so."""
-    condition = goal_condition(case.state.intents.get(intent_id), goal_id) if goal_id else None
-    row = None if condition is None else case.state.conditions.get(condition_key(intent_id, condition))
-    return row is not None and row.finding == "PRESENT"
+SAYS_NOTHING: frozenset[Finding] = frozenset({"UNREACHABLE", "RESEND", "UNKNOWN"})
+"""Findings that say nothing about a goal: what its source said before still stands."""
 
 
-def needless(case: Case, step: Step) -> str | None:
-    """Why the step has nothing to do any more, as a sentence; None if it has. A look may always be taken."""
-    action = case.catalogue.actions.get(step.action)
-    if action is None or action.effect == "OBSERVE" or not is_reached(case, step.intent_id, step.goal_id):
-        return None
-    return f"goal {step.goal_id} is seen to be reached, so step {step.step_id} has nothing to do"
+def own_digests(goals: Sequence[c.Goal]) -> dict[str, str]:
+    """The digest of each goal's own content."""
+    return {goal["goal_id"]: digest_of(goal) for goal in goals}
 
 
-def is_spared(case: Case, step: Step) -> bool:
-    """Whether nothing of the step is or was done, and its goal is reached all the same: it counts as joined."""
-    operation = case.slot_operation(step) if step.goal_id else None
-    untouched = operation is None or operation.status in _NEVER_DONE
-    return step.goal_id is not None and untouched and is_reached(case, step.intent_id, step.goal_id)
+def parents_of(goals: Sequence[c.Goal]) -> dict[str, str]:
+    """The parent of each goal that is part of one."""
+    found = ((goal["goal_id"], goal.get("parent_goal_id")) for goal in goals)
+    return {goal_id: parent for goal_id, parent in found if parent is not None}
+
+
+def subtrees(digests: Mapping[str, str], parents: Mapping[str, str]) -> dict[str, str]:
+    """The digest of each goal's subtree; a goal without parts has its own. Total: in a circle too, as old ledgers may
+    hold one, each goal then has its own."""
+    children: defaultdict[str, list[str]] = defaultdict(list)
+    for goal_id, parent in parents.items():
+        if goal_id in digests and parent in digests:
+            children[parent].append(goal_id)
+    waits = {goal_id: len(children[goal_id]) for goal_id in digests}
+    ready = [goal_id for goal_id in digests if not waits[goal_id]]
+    found: dict[str, str] = {}
+    for goal_id in ready:  # grows as it is read: a parent comes behind the last of its parts
+        below = sorted(found[one] for one in children[goal_id])
+        found[goal_id] = digest_of(digests[goal_id], below) if below else digests[goal_id]
+        above = parents.get(goal_id)
+        if above in waits:
+            waits[above] -= 1
+            if not waits[above]:
+                ready.append(above)
+    return {goal_id: found.get(goal_id, digest) for goal_id, digest in digests.items()}
+
+
+def check_tree(intent_id: str, goals: Sequence[c.Goal]) -> None:
+    """Refused as MALFORMED where two goals are called alike, a parent is not there, or a goal is part of itself."""
+    ids = {goal["goal_id"] for goal in goals}
+    if len(ids) != len(goals):
+        refuse("MALFORMED", f"two goals of intent {intent_id} have the same goal_id", intent_id)
+    parents = parents_of(goals)
+    for goal_id, parent in parents.items():
+        if parent not in ids:
+            refuse("MALFORMED", f"goal {goal_id} is part of {parent}, which is not declared with it", intent_id)
+    above: set[str] = set()  # goals whose way up is known to end
+    for goal_id in parents:
+        path: dict[str, None] = {}
+        at: str | None = goal_id
+        while at is not None and at not in above:
+            if at in path:
+                refuse("MALFORMED", f"goal {at} is part of itself in the end", intent_id)
+            path[at] = None
+            at = parents.get(at)
+        above.update(path)
+
+
+# --- what is seen of them --------------------------------------------------------------------------------------------
+
+
+def lacking(intent: Intent, goal_id: str, evidence: Sequence[str]) -> list[str]:
+    """The kinds of evidence that the goal's acceptance needs, and that are not here."""
+    kinds = {item.partition(":")[0] for item in evidence}
+    return [one for one in intent.required.get(goal_id, ()) if one not in kinds]
+
+
+def reached(state: State, intent: Intent, goal_id: str) -> list[str]:
+    """The sources that have shown the goal as it is wanted now, sorted; empty while none has, or one says otherwise."""
+    news = state.goals.get(goal_key(intent.intent_id, goal_id))
+    if news is None or goal_id not in intent.goals or "PRESENT" not in news.said.values():
+        return []
+    ground = subtrees(intent.goals, intent.parents)[goal_id]
+    said = {source: finding for source, finding in news.said.items() if news.grounds[source] == ground}
+    return sorted(said) if said and all(finding == "PRESENT" for finding in said.values()) else []
 
 
 def observe_goal(case: Case, claim: c.Observe) -> Ruling:
-    """What is seen of a goal is kept, and decides from now on whether there is anything to do for it."""
-    condition = goal_condition(case.state.intents.get(claim.intent_id), claim.subject_id)
-    if condition is None:
-        return kept(claim, "", f"intent {claim.intent_id} has no goal {claim.subject_id}, so nothing comes of it")
-    known = case.state.conditions.get(condition_key(claim.intent_id, condition))
-    stale = None if known is None else outdated(claim, known.news, known.finding)
-    return stale or kept(claim, claim.finding, "")
+    """News about a goal: shown, it needs no more work; shown otherwise by newer news, it does again."""
+    intent = case.state.intents.get(claim.intent_id)
+    if intent is None or claim.subject_id not in intent.goals:
+        return kept(claim, "", f"kept; intent {claim.intent_id} has no goal {claim.subject_id} now")
+    news = case.state.goals.get(goal_key(claim.intent_id, claim.subject_id))
+    before = "SATISFIED" if reached(case.state, intent, claim.subject_id) else "OPEN"
+    old = outdated(claim, {} if news is None else news.news, before)
+    if old is not None:
+        return old
+    missing = lacking(intent, claim.subject_id, claim.evidence) if claim.finding == "PRESENT" else []
+    if missing:
+        return kept(claim, before, f"kept; its acceptance needs evidence of {', '.join(missing)}, as in "
+                    f"{missing[0]}:123")  # fmt: skip
+    return kept(claim, before, "kept") if claim.finding in SAYS_NOTHING else kept(claim, "", _told(claim.finding))
+
+
+def _told(finding: Finding) -> str:
+    return "its acceptance is observed" if finding == "PRESENT" else "it is open: its source does not show it"

@@ -19,6 +19,7 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
         refuse("MALFORMED", f"version {claim.version} is below 1", claim.intent_id)
     _check_budgets(claim)
     _check_goals(claim)
+    goals.check_tree(claim.intent_id, claim.goals)
     content = digest_of(claim.tenant, claim.objective, claim.goals, claim.budgets)
     intent = case.state.intents.get(claim.intent_id)
     if intent is not None:
@@ -41,8 +42,8 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
         if intent.plan_id is not None:
             facts += end_plan(case, intent, intent.plan_id, "SUPERSEDED", f"version {claim.version}")
         facts += withdraw_unpermitted(case, intent, f"version {claim.version} was declared")
-        goals = {goal["goal_id"]: digest_of(goal) for goal in claim.goals}
-        facts += dispositions.on_superseded(case, intent, goals, _withdrawn(facts))
+        digests, parents = goals.own_digests(claim.goals), goals.parents_of(claim.goals)
+        facts += dispositions.on_superseded(case, intent, digests, parents, _withdrawn(facts))
     return Ruling("ACCEPTED", "OK", "", claim.intent_id, "OPEN", facts)
 
 
@@ -59,16 +60,11 @@ def _check_budgets(claim: c.DeclareIntent) -> None:
 
 
 def _check_goals(claim: c.DeclareIntent) -> None:
-    """Each goal is one state, and says how one would know it: of another, nobody could tell when it is reached."""
-    stated: set[str] = set()
+    """Each goal says how one would know it: of another, nobody could tell whether it is reached."""
     for goal in claim.goals:
-        goal_id = goal["goal_id"]
-        if not goal_id or not goal["acceptance"].strip():
-            refuse("MALFORMED", f"goal '{goal_id}' needs an id and an acceptance: how one would see that it is reached",
-                   claim.intent_id)  # fmt: skip
-        if goal_id in stated:
-            refuse("MALFORMED", f"goal {goal_id} is stated twice: give each goal an id of its own", claim.intent_id)
-        stated.add(goal_id)
+        if not goal["goal_id"] or not goal["acceptance"].strip():
+            refuse("MALFORMED", f"goal '{goal['goal_id']}' needs an id and an acceptance: how one would see that it is "
+                   "reached", claim.intent_id)  # fmt: skip
 
 
 def _withdrawn(facts: list[AnyFact]) -> set[str]:
@@ -107,13 +103,13 @@ def close(case: Case, claim: c.Close) -> Ruling:
 
 
 def _check_joins(case: Case, plan: PlanRow) -> None:
-    """Refuse unless each step that has not succeeded is compensated by a record that names it, or had nothing to do."""
+    """Refuse unless each step that has not succeeded is compensated by a record that names it."""
     at = plan.first_step
     while at is not None:
         step = case.state.steps.get(step_key(plan.intent_id, plan.plan_id, at))
         if step is None:
             return
-        if not step.succeeded and not goals.is_spared(case, step):
+        if not step.succeeded:
             operation = case.slot_operation(step)
             if operation is None or operation.status != "COMPENSATED":
                 status = "not dispatched" if operation is None else operation.status

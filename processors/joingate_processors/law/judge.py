@@ -19,6 +19,7 @@ from joingate_processors.law import (
     owners,
     plans,
     promises,
+    repeats,
     resources,
     timers,
     transfers,
@@ -82,8 +83,9 @@ def judge(state: State, arrival: Arrival, catalogue: Catalogue, epoch: int) -> D
     role = TOPIC_ROLES.get(arrival.topic, "GATE")
     case = Case(state, catalogue, now, role, arrival.appended_at)
     claim_type = type(claim).__name__
+    said = b"" if arrival.topic == "gate" else repeats.digest_of_claim(claim)
     try:
-        ruling = _ruled(case, arrival, claim_type)
+        ruling = _ruled(case, arrival, claim_type, said)
     except Refused as refusal:
         ruling = refusal.ruling
     if ruling.reason in _RESTS_ON_UNKNOWN:
@@ -102,8 +104,8 @@ def judge(state: State, arrival: Arrival, catalogue: Catalogue, epoch: int) -> D
         "intent_id": claim.intent_id, "principal": claim.principal,
         "claim": b"" if verdict == "REPLAYED" else arrival.raw, "verdict": verdict, "reason": reason,
         "detail": detail, "subject_id": subject_id, "status": status, "refers_to": refers_to,
-        "recorded_verdict": recorded_verdict, "recorded_reason": recorded_reason, "facts": facts,
-        "previous": bytes.fromhex(header.previous),
+        "recorded_verdict": recorded_verdict, "recorded_reason": recorded_reason, "claim_digest": said,
+        "facts": facts, "previous": bytes.fromhex(header.previous),
     }  # fmt: skip
     return from_datum(Decision, datum)  # one a claim: naming twenty fields in a call costs twice as much
 
@@ -126,7 +128,8 @@ def fold(state: State, decision: Decision, digest: bytes) -> None:
             seen_key(decision.intent_id, decision.claim_id),
             from_datum(
                 Seen, {"seq": decision.seq, "about": decision.claim_type, "verdict": decision.verdict,
-                       "reason": decision.reason, "subject_id": decision.subject_id},
+                       "reason": decision.reason, "subject_id": decision.subject_id,
+                       "digest": decision.claim_digest.hex()},
             ),
         )  # fmt: skip
 
@@ -163,7 +166,7 @@ def _timed_row(state: State, due: Due) -> tuple[c.SubjectKind, str]:
     return kind, row.intent_id if row is not None else ""
 
 
-def _ruled(case: Case, arrival: Arrival, claim_type: str) -> Ruling:
+def _ruled(case: Case, arrival: Arrival, claim_type: str, said: bytes) -> Ruling:
     claim = arrival.claim
     if arrival.topic != "gate":
         _check_shape(claim, claim_type)
@@ -173,7 +176,7 @@ def _ruled(case: Case, arrival: Arrival, claim_type: str) -> Ruling:
             _check_principal(case, claim)
         seen = case.state.seen.get(seen_key(claim.intent_id, claim.claim_id))
         if seen is not None:
-            return _repeated(claim, claim_type, seen)
+            return repeats.repeated(claim, claim_type, said, seen)
     return _rule(case, claim)
 
 
@@ -204,25 +207,19 @@ def _check_principal(case: Case, claim: c.AnyClaim) -> None:
 
 
 def _action_meant(case: Case, claim: c.AnyClaim) -> str | None:
-    """The action that the claim starts, reports or approves; None where it is about none, or about nothing known."""
+    """The action that the claim starts, reports or approves; None where it is about none, or about nothing known.
+
+    A Commit is not asked here: what was done is kept, whoever did it (law 3), so `outcomes` refuses it itself.
+    """
     row: Step | Operation | None
     match claim:
         case c.Dispatch():
             row = case.state.steps.get(step_key(claim.intent_id, claim.plan_id, claim.step_id))
-        case c.Prepared() | c.Commit() | c.Abort() | c.InDoubt() | c.Approve() | c.Decline():
+        case c.Prepared() | c.Abort() | c.InDoubt() | c.Approve() | c.Decline():
             row = case.state.operations.get(claim.operation_id or "")
         case _:
             row = None
     return None if row is None else row.action
-
-
-def _repeated(claim: c.AnyClaim, claim_type: str, seen: Seen) -> Ruling:
-    if seen.about != claim_type:
-        detail = f"claim id {claim.claim_id} was a {seen.about}, decided at {seen.seq}"
-        return Ruling("REJECTED", "CLAIM_ID_REUSED", detail, seen.subject_id, refers_to=seen.seq)
-    detail = f"decided at {seen.seq}: {seen.verdict} ({seen.reason})"
-    return Ruling("REPLAYED", "CLAIM_REPEATED", detail, seen.subject_id, "", refers_to=seen.seq,
-                  recorded_verdict=seen.verdict, recorded_reason=seen.reason)  # fmt: skip
 
 
 def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
@@ -271,7 +268,7 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
             return resources.expired(case, claim)
         case c.CatalogueChanged():
             fact = f.CatalogueLoaded(digest=claim.digest, version=claim.version, catalogue=claim.catalogue)
-            return Ruling("ACCEPTED", "OK", "", claim.digest, "", [fact])
+            return Ruling("ACCEPTED", "OK", claim.accepted, claim.digest, "", [fact])
         case c.ClaimQuarantined():
             opened = f.QuarantineOpened(quarantine_id=claim.quarantine_id, scope=claim.scope, problem=claim.problem,
                                         detail=claim.detail)  # fmt: skip

@@ -6,6 +6,7 @@ A worker that fails changes no owner and no status: another one takes the lease,
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.custody import check_not_in_transfer
+from joingate_processors.law.opening import obligation_of
 from joingate_processors.law.state import Commitment, Custody, Operation
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -20,8 +21,8 @@ def lease(case: Case, claim: c.Prepared, commitment_id: str) -> Ruling:
     if not claim.worker or claim.attempt < 0:
         refuse("MALFORMED", "a lease is given to a worker with a name, and its number is from 0", commitment_id)
     _check_executor(case, claim, row)
-    kind = case.catalogue.obligations.get(row.obligation_type)
-    if row.status in TERMINAL_COMMITMENT or kind is None or kind.lease_ms is None:
+    kind = obligation_of(case, row)
+    if row.status in TERMINAL_COMMITMENT or kind.lease_ms is None:
         refuse("ILLEGAL_TRANSITION", f"it is {row.status}, a {row.obligation_type}: there is no lease of it to have",
                commitment_id, row.status)  # fmt: skip
     check_not_in_transfer(case, row)
@@ -81,8 +82,8 @@ def ran_out(case: Case, held: Custody) -> Ruling:
     row = case.state.commitments.get(held.commitment_id)
     if row is None:
         refuse("ALREADY_RESOLVED", f"commitment {held.commitment_id} is not known", held.commitment_id)
-    kind = case.catalogue.obligations.get(row.obligation_type)
-    if kind is not None and kind.lease_ms is not None and _is_acting(case, row, held.worker):
+    kind = obligation_of(case, row)
+    if kind.lease_ms is not None and _is_acting(case, row, held.worker):
         waits = _change(row, held.worker, held.lease_token, "run out; what its worker began is open",
                         case.now + kind.lease_ms, reclaiming=True)  # fmt: skip
         return Ruling("ACCEPTED", "OK", "reclaimed once its work is known", row.commitment_id, row.status, [waits])

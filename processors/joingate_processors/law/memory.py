@@ -16,6 +16,8 @@ from joingate_processors.law.state import (
     Commitment,
     Condition,
     Custody,
+    Debt,
+    GoalNews,
     Header,
     Hold,
     Index,
@@ -152,16 +154,20 @@ class MemoryState:
         self.custodies: Table[Custody] = TimedTable(TIMED_TABLES["custodies"], dues)
         self.owners: Table[Owner] = TimedTable(TIMED_TABLES["owners"], dues)
         self.conditions: Table[Condition] = MemoryTable()
+        self.goals: Table[GoalNews] = MemoryTable()
+        self.debts: Table[Debt] = MemoryTable()
         self.seen: Table[Seen] = MemoryTable()
         self.quarantines: Table[Quarantine] = MemoryTable()
         self.holds: Table[Hold] = MemoryTable()
         self.orphans: Table[Orphan] = MemoryTable()
         self.catalogues: Table[str] = MemoryTable()
+        self.protocols: Table[str] = MemoryTable()
         self.open_operations: Index = MemoryIndex()
         self.unclaimed_operations: Index = MemoryIndex()
         self.open_commitments: Index = MemoryIndex()
         self.owned_commitments: Index = MemoryIndex()
         self.scoped_quarantines: Index = MemoryIndex()
+        self.backlogs: Index = MemoryIndex()
 
     def due(self, now: int, limit: int) -> list[Due]:
         """Up to `limit` rows whose deadline is at or before `now` (ms), earliest first, then by kind and key."""

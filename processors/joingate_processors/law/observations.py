@@ -2,11 +2,12 @@
 
 from typing import assert_never
 
-from joingate_processors.law import commitments, goals, order, outcomes
+from joingate_processors.law import commitments, order, outcomes
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitment_news import observe_commitment, observe_condition
 from joingate_processors.law.commitments import raise_orphan
+from joingate_processors.law.goals import observe_goal
 from joingate_processors.law.news import OBSERVER_PROOFS, contradicts, kept, looked_at, outdated, recorded
 from joingate_processors.law.state import Operation
 from joingate_schemas import claims as c
@@ -18,7 +19,7 @@ _LOOKS: frozenset[c.Proof] = frozenset({"SECOND_LOOK", "STATEMENT"})
 
 
 def observe(case: Case, claim: c.Observe) -> Ruling:
-    """News about an operation or a commitment; news about other subjects is kept and decides nothing yet."""
+    """News about an operation, a commitment, a condition or a goal; news about others is kept and decides nothing."""
     if not claim.source:
         refuse("MALFORMED", "an observation names its source", claim.subject_id)
     if claim.subject_kind == "OPERATION":
@@ -38,7 +39,7 @@ def observe(case: Case, claim: c.Observe) -> Ruling:
     if claim.subject_kind == "CONDITION":
         return observe_condition(case, claim)
     if claim.subject_kind == "GOAL":
-        return goals.observe_goal(case, claim)
+        return observe_goal(case, claim)
     return Ruling("ACCEPTED", "OK", "kept; no rule reads it yet", claim.subject_id, "", [recorded(claim)])
 
 

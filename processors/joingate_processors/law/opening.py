@@ -5,10 +5,12 @@ from functools import lru_cache
 from typing import assert_never
 
 from joingate_processors.law.case import Case
+from joingate_processors.law.protocols import protocol_of
 from joingate_processors.law.state import Commitment, Operation
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Action, ObligationType
 from joingate_schemas.claims import Arguments, Scalar
+from joingate_schemas.debt import weight_of
 from joingate_schemas.ids import commitment_id, content_digest, operation_id
 
 ENDED_WITHOUT_EFFECT: frozenset[f.OperationStatus] = frozenset({"FAILED", "WITHDRAWN", "COMPENSATED"})
@@ -89,10 +91,10 @@ def digest(action: Action, business_key: str, arguments: Arguments) -> str:
     return content_digest(action.name, meaning_of(action, arguments), refs)
 
 
-def obligation_of(case: Case, name: str) -> ObligationType:
-    """What the catalogue says of the obligation type; cautious defaults if it was dropped from it."""
-    known = case.catalogue.obligations.get(name)
-    return known if known is not None else ObligationType(name, resolution="UNKNOWN")
+def obligation_of(case: Case, made: Commitment | f.CommitmentProposed) -> ObligationType:
+    """The protocol of its type that rules the commitment; cautious defaults where nobody knows it any more."""
+    known = protocol_of(case.state, case.catalogue, made.obligation_type, made.type_version)
+    return known if known is not None else ObligationType(made.obligation_type, resolution="UNKNOWN")
 
 
 def phases_of(case: Case, action: Action) -> f.Phases:
@@ -134,7 +136,9 @@ def opened(
         business_key=business_key, generation=generation, attempt=1, status=status, phases=phases,
         arguments=arguments, content_digest=digest(action, business_key, arguments),
         catalogue_digest=case.catalogue.digest, downstream=action.downstream, executor=action.executor,
-        commitment_id=commitment, compensates=compensates, requested_by=requested_by, timer=timer,
+        commitment_id=commitment, compensates=compensates, requested_by=requested_by,
+        # What discharges an obligation is no exploration, whatever its action is in a plan.
+        budget_class=action.budget_class if plan_id else "RECONCILIATION", cost=action.cost, timer=timer,
         deadline_at=deadline,
     )  # fmt: skip
 
@@ -164,7 +168,7 @@ def proposed(
         due_at=None if kind.due_ms is None else case.now + kind.due_ms,
         valid_until=None if kind.valid_ms is None else case.now + kind.valid_ms, timer="NONE", deadline_at=None,
         grace_until=None if kind.due_ms is None or not kind.grace_ms else case.now + kind.due_ms + kind.grace_ms,
-        condition=condition,
+        condition=condition, weight=weight_of(kind), principal=operation.requested_by,
     )  # fmt: skip
 
 
@@ -219,7 +223,7 @@ def discharging_action(case: Case, commitment: Commitment, origin: Operation | N
     What stays in the world (COMPENSATABLE, IRREVERSIBLE) is mitigated by the release action of its type, or else by
     the compensation of the action that made it.
     """
-    kind = obligation_of(case, commitment.obligation_type)
+    kind = obligation_of(case, commitment)
     match kind.resolution:
         case "RELEASABLE" | "EXPIRING" | "TRANSFERABLE":
             return kind.release_action

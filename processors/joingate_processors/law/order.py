@@ -3,7 +3,6 @@
 It is asked when a step is dispatched and again when it is about to act, since what it rests on may be gone by then.
 """
 
-from joingate_processors.law import goals
 from joingate_processors.law.case import Case
 from joingate_processors.law.deadlines import expired
 from joingate_processors.law.opening import ready
@@ -17,14 +16,9 @@ Unmet = tuple[str, str]
 
 
 def is_joined(case: Case, step: Step) -> bool:
-    """Whether the step's effect is there, is what it has to be, and was not overtaken by a step that invalidates it;
-
-    or whether nothing had to be done, since its goal was reached without it.
-    """
+    """Whether the step's effect is there, is what it has to be, and was not overtaken by a step that invalidates it."""
     operation = case.slot_operation(step)
-    if _stands(case, operation):
-        return not step.invalidated_by or invalidated(case, step, operation) is None
-    return goals.is_spared(case, step)
+    return _stands(case, operation) and (not step.invalidated_by or invalidated(case, step, operation) is None)
 
 
 def _stands(case: Case, operation: Operation | None) -> bool:
@@ -70,12 +64,6 @@ def invalidated(case: Case, step: Step, operation: Operation | None) -> str | No
 
 
 def unmet(case: Case, plan: PlanRow, step: Step) -> Unmet | None:
-    """Why the step may not start: its goal is reached already, or its order does not let it. None if it may."""
-    needless = goals.needless(case, step) if step.goal_id else None
-    return _out_of_order(case, plan, step) if needless is None else ("OBJECTIVE_ALREADY_SATISFIED", needless)
-
-
-def _out_of_order(case: Case, plan: PlanRow, step: Step) -> Unmet | None:
     """Why the step may not act yet: what it requires is not joined, irreversible steps before it are not, its rival is
     there, or it is a pivot and not last. None if nothing speaks against it.
     """
@@ -88,13 +76,13 @@ def _out_of_order(case: Case, plan: PlanRow, step: Step) -> Unmet | None:
 
 
 def still_unmet(case: Case, operation: Operation) -> Unmet | None:
-    """Why an operation that is about to act may not, by its order. No look-up where its step waits for no other."""
+    """The same of an operation that is about to act. Looks nothing up where its step waits for no other."""
     if not operation.ordered:
         return None
     intent_id, plan_id = operation.intent_id, operation.plan_id
     plan = case.state.plans.get(plan_key(intent_id, plan_id))
     step = case.state.steps.get(step_key(intent_id, plan_id, operation.step_id))
-    return None if plan is None or step is None else _out_of_order(case, plan, step)
+    return None if plan is None or step is None else unmet(case, plan, step)
 
 
 def start(case: Case, action: Action, operation: Operation) -> tuple[f.OperationStatus, f.Timer, int]:
@@ -166,8 +154,7 @@ def _is_behind(case: Case, step: Step) -> bool:
     What REQUIRES it is another matter: where the effect is gone, or was invalidated, that stays refused.
     """
     operation = case.slot_operation(step)
-    undone = operation is not None and operation.status == "COMPENSATED"
-    return undone or _stands(case, operation) or goals.is_spared(case, step)
+    return _stands(case, operation) or (operation is not None and operation.status == "COMPENSATED")
 
 
 def _pivot_unmet(case: Case, plan: PlanRow, pivot: Step) -> Unmet | None:

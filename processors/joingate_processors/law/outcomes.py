@@ -10,6 +10,8 @@ from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact
 
+_ACTED_UNASKED = frozenset({"NO_PERMIT", "WRONG_EXECUTOR"})
+"""Causes of doubt that say that somebody acted whom nothing had allowed to."""
 EXECUTOR_PROOFS: frozenset[c.Proof] = frozenset({"REFUSED", "NOT_SENT", "TOMBSTONE"})
 
 
@@ -264,7 +266,7 @@ def _relies_on_old(case: Case, operation: Operation) -> Ruling | None:
 
 
 def commit(case: Case, claim: c.Commit) -> Ruling:
-    """The effect is there. It counts only over a Dispatch and a permit; whatever else it tells is kept."""
+    """The effect is there. It counts only by a Dispatch, a permit and who may act; whatever else it tells is kept."""
     operation = case.state.operations.get(claim.operation_id)
     if operation is None or operation.intent_id != claim.intent_id:
         return _undispatched(case, claim)
@@ -280,24 +282,51 @@ def commit(case: Case, claim: c.Commit) -> Ruling:
     if status == "SETTLED" or status == "COMPENSATED":
         if claim.external_id == operation.external_id or not claim.external_id:
             return Ruling("REPLAYED", "ALREADY_SO", "the same effect", operation_id, status)
-        if not operation.external_id:
+        if not operation.external_id and _may_act(case, claim, operation):
             facts = [f.EffectRecorded(operation_id=operation_id, intent_id=operation.intent_id, attempt=attempt,
                                       external_id=claim.external_id, evidence=claim.evidence, stray=False)]  # fmt: skip
             return Ruling("ACCEPTED", "OK", "its external id became known", operation_id, status, facts)
         facts = stray(case, operation, attempt, claim.external_id, claim.evidence, "it settled with another id")
         return Ruling("REJECTED", "STRAY_EFFECT", f"it settled as {operation.external_id}", operation_id, status, facts)
+    if not _may_act(case, claim, operation):
+        said = f"'{claim.principal}' may not act on {operation.action}"
+        facts = stray(case, operation, attempt, claim.external_id, claim.evidence, said)
+        facts += doubt(case, operation, attempt, "WRONG_EXECUTOR", claim.evidence)
+        return Ruling("REJECTED", "WRONG_EXECUTOR", said, operation_id,
+                      "ESCALATED" if status == "ESCALATED" else "IN_DOUBT", facts)  # fmt: skip
     if not operation.permits or (operation.phases == "TWO_PHASE" and attempt not in operation.permitted):
         facts = stray(case, operation, attempt, claim.external_id, claim.evidence, "no permit allowed it")
         facts += doubt(case, operation, attempt, "NO_PERMIT", claim.evidence)
         return Ruling("REJECTED", "NO_PERMIT", f"attempt {attempt} had no permit", operation_id,
                       "ESCALATED" if status == "ESCALATED" else "IN_DOUBT", facts)  # fmt: skip
-    if not (claim.external_id or claim.idempotency_key or claim.evidence) and not _looks(case, operation):
-        refuse("NO_EVIDENCE", "it names no external id, key or evidence of the effect", operation_id, status)
+    lacks = "" if _looks(case, operation) else _unproven_effect(case, claim, operation)
+    if lacks:
+        refuse("NO_EVIDENCE", lacks, operation_id, status)
     if status == "FAILED":
         facts = doubt(case, operation, attempt, "CONFLICTING_OUTCOME", claim.evidence)
         return Ruling("REJECTED", "CONFLICTING_OUTCOME", "it was proven absent before", operation_id, "IN_DOUBT", facts)
     facts = settle(case, operation, attempt, claim.external_id, claim.evidence, claim.result, "EXECUTOR")
     return Ruling("ACCEPTED", "OK", "", operation_id, "SETTLED", facts)
+
+
+def _may_act(case: Case, claim: c.Commit, operation: Operation) -> bool:
+    """Whether the catalogue lets who speaks perform this action."""
+    known = case.catalogue.principals.get(claim.principal)
+    return known is None or not known.actions or operation.action in known.actions
+
+
+def _unproven_effect(case: Case, claim: c.Commit, operation: Operation) -> str:
+    """What the Commit lacks to be believed; empty if nothing.
+
+    A downstream that claims to know keys has to show it in its reply, by the key or an id of its own: else a key that
+    it never saw would be sent again (model §4).
+    """
+    if claim.external_id or claim.idempotency_key:
+        return ""
+    downstream = case.downstream_of(operation)
+    if downstream is not None and "IDEMPOTENT_KEY" in downstream.capabilities:
+        return f"{downstream.name} knows keys, so its reply gives an external id, or the key back; this names neither"
+    return "" if claim.evidence else "it names no external id, key or evidence of the effect"
 
 
 def _looks(case: Case, operation: Operation) -> bool:
@@ -383,7 +412,7 @@ def _unproven(case: Case, claim: c.Abort, operation: Operation, attempt: int) ->
         return f"{operation.downstream} is not declared to be able to what {claim.proof} rests on"
     # Without a permit it can be in doubt only because somebody may have acted all the same.
     if claim.proof == "NOT_SENT" and (
-        operation.permits > 1 or operation.permit_attempt != attempt or operation.in_doubt_cause == "NO_PERMIT"
+        operation.permits > 1 or operation.permit_attempt != attempt or operation.in_doubt_cause in _ACTED_UNASKED
     ):
         return "another attempt may have acted, and for that one this proves nothing"
     return ""

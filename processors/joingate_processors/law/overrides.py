@@ -48,6 +48,7 @@ def _operation(case: Case, claim: c.Override) -> Ruling:
         external_id = claim.external_id or operation.external_id
         facts = outcomes.settle(case, operation, operation.attempt, external_id, claim.evidence, "", "OPERATOR")
     elif claim.to == "FAILED" and status in ("SUBMITTED", "IN_DOUBT", "ESCALATED"):
+        _check_landed(case, operation)
         facts = outcomes.fail(case, operation, operation.attempt, "OVERRIDE", claim.evidence, "OPERATOR")
     elif claim.to == "COMPENSATED" and status == "SETTLED" and not _holds_commitment(case, operation):
         facts = [f.OperationCompensated(operation_id=identity, intent_id=operation.intent_id,
@@ -56,6 +57,14 @@ def _operation(case: Case, claim: c.Override) -> Ruling:
         refuse("ILLEGAL_TRANSITION", f"{status} can't be overridden to {claim.to}", identity, status)
     facts += commitments.cleared(case, operation.intent_id, identity, ("OVERDUE",), "a person decided")
     return Ruling("ACCEPTED", "OK", f"overridden by {claim.principal}: {claim.reason}", identity, claim.to, facts)
+
+
+def _check_landed(case: Case, operation: Operation) -> None:
+    """Refuse while what was allowed to act may yet land: the next generation would act beside it, with another key."""
+    quiet_from = case.quiet_from(operation)
+    if case.now < quiet_from:
+        refuse("TOO_EARLY", f"what was sent may land until {quiet_from}, so nobody can know yet that it did not",
+               operation.operation_id, operation.status)  # fmt: skip
 
 
 def _holds_commitment(case: Case, operation: Operation) -> bool:

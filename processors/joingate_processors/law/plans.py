@@ -3,11 +3,13 @@
 from math import isfinite
 
 from joingate_processors.law import (
+    admission,
     approvals,
     commitments,
     conditions,
     custody,
     dispositions,
+    goals,
     order,
     outcomes,
     reliance,
@@ -57,6 +59,7 @@ def plan(case: Case, claim: c.Plan) -> Ruling:
         refuse("INTENT_CANCELLED", f"intent {claim.intent_id} was cancelled", claim.plan_id, intent.status)
     if claim.adopt:
         _check_replaces(case, intent, claim)
+        admission.check_plan(case, claim.intent_id, claim.principal, details, claim.plan_id)
     facts: list[AnyFact] = [
         f.PlanRecorded(
             intent_id=claim.intent_id, plan_id=claim.plan_id, intent_version=claim.intent_version,
@@ -249,6 +252,8 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
     )
     if claim.idempotency_key is not None and claim.idempotency_key != identity:
         refuse("KEY_MISMATCH", f"the key of this wish is {identity}, not {claim.idempotency_key}", identity)
+    if step.goal_id is not None:
+        _check_goal(case, intent, action, step.goal_id, identity)
     if step.commitments or step.edges:
         reliance.check(case, step, identity)
     waits = order.unmet(case, plan, step)
@@ -259,6 +264,8 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
         if action.resources else {}
     )  # fmt: skip
     commitment = commitment_for(action, claim.intent_id, step.business_key, arguments, generation)
+    admission.check_budget(case, intent, action, identity)
+    admission.check_dispatch(case, action, claim.intent_id, claim.principal, commitment)
     operation = opened(
         case, action, intent_id=claim.intent_id, intent_version=intent.version, plan_id=claim.plan_id,
         step_id=claim.step_id, goal_id=step.goal_id, business_key=step.business_key, arguments=arguments,
@@ -287,6 +294,15 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
     return Ruling("ACCEPTED", "OK", "", operation.operation_id, operation.status, facts)
 
 
+def _check_goal(case: Case, intent: Intent, action: Action, goal_id: str, identity: str) -> None:
+    """Refuse what would work on a goal that is reached. Looking at it, and what discharges, stays allowed."""
+    sources = goals.reached(case.state, intent, goal_id)
+    if not sources or action.effect == "OBSERVE" or admission.discharges(case.catalogue, action):
+        return
+    refuse("OBJECTIVE_ALREADY_SATISFIED", f"{', '.join(sources)} showed that goal {goal_id} is reached, so it needs no "
+           f"{action.name}: plan without it", identity, "SATISFIED")  # fmt: skip
+
+
 def _is_free(operation: f.OperationOpened) -> bool:
     """Whether nothing holds it but the arbiter, who is asked last."""
     return operation.status != "STAGED" or operation.timer == "RESOURCES"
@@ -296,7 +312,7 @@ def _until_met(
     case: Case, operation: f.OperationOpened, obligation: f.CommitmentProposed
 ) -> tuple[f.OperationOpened, f.CommitmentChanged]:
     """The operation STAGED, unless it is so already, and its obligation PENDING_CONDITION, until both may go on."""
-    deadline = case.now + obligation_of(case, obligation.obligation_type).condition_ms
+    deadline = case.now + obligation_of(case, obligation).condition_ms
     if _is_free(operation):
         operation = changed(operation, status="STAGED", timer="CONDITION", deadline_at=deadline)
     pending = f.CommitmentChanged(

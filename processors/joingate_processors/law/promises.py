@@ -4,7 +4,7 @@ Only a type that some action of the catalogue PROMISES can be promised: other te
 commit).
 """
 
-from joingate_processors.law import custody
+from joingate_processors.law import admission, custody
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.deadlines import first_of
@@ -14,6 +14,7 @@ from joingate_processors.law.state import Commitment
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import ObligationType
+from joingate_schemas.debt import weight_of
 from joingate_schemas.ids import commitment_id
 
 CONTENT = "content"
@@ -40,6 +41,7 @@ def promise(case: Case, claim: c.Promise) -> Ruling:
         refuse("NOT_OWNER", f"'{claim.principal}' may not promise for {owner_id}", identity)
     if intent.commitments_open >= OPEN_MAX:
         refuse("COMMITMENT_DEBT", f"{intent.commitments_open} commitments are open, of {OPEN_MAX}", identity)
+    admission.check(case, claim.intent_id, claim.principal, weight_of(kind), identity)
     due_at = claim.due_at if claim.due_at is not None or kind.due_ms is None else case.now + kind.due_ms
     made = f.CommitmentProposed(
         commitment_id=identity, intent_id=claim.intent_id, intent_version=intent.version, goal_id=claim.goal_id,
@@ -49,6 +51,7 @@ def promise(case: Case, claim: c.Promise) -> Ruling:
         valid_until=case.now + kind.valid_ms if kind.valid_ms else None, timer="VERIFICATION",
         deadline_at=case.now + kind.verification_ms,
         grace_until=None if due_at is None or not kind.grace_ms else due_at + kind.grace_ms, condition=None,
+        weight=weight_of(kind), principal=claim.principal,
     )  # fmt: skip
     if kind.observed:
         return Ruling("ACCEPTED", "OK", "in force once the message was seen", identity, "PROPOSED", [made])

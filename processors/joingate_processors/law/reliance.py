@@ -54,7 +54,7 @@ def stale_ones(case: Case, step: Step, seen: str | None = None) -> list[Commitme
     return [
         row
         for row in relied_on(case, step)
-        if row.commitment_id != seen and stale(row, obligation_of(case, row.obligation_type), case.now)
+        if row.commitment_id != seen and stale(row, obligation_of(case, row), case.now)
     ]
 
 

@@ -7,8 +7,18 @@ that setting one is the same write as the row itself.
 
 from typing import Protocol, TypeVar
 
-from joingate_schemas.claims import Arguments, Edge, Finding
-from joingate_schemas.facts import CommitmentStatus, Disposition, OperationStatus, Phases, PlanStatus, Timer
+from joingate_schemas.catalogue import LimitScope
+from joingate_schemas.claims import Arguments, Budgets, Edge, Finding
+from joingate_schemas.debt import BacklogKind
+from joingate_schemas.facts import (
+    BudgetClass,
+    CommitmentStatus,
+    Disposition,
+    OperationStatus,
+    Phases,
+    PlanStatus,
+    Timer,
+)
 from joingate_schemas.record import record
 
 
@@ -38,6 +48,10 @@ class Intent:
     operations_unclaimed: int  # settled, yet neither succeeded nor compensated
     commitments_open: int
     orphans_open: int
+    parents: dict[str, str]  # goal id -> the goal that it is part of, where it is part of one
+    required: dict[str, list[str]]  # goal id -> the kinds of evidence that its acceptance needs, where it needs some
+    budgets: Budgets | None
+    spent: dict[str, float]  # budget class -> what operations that may act, or may have acted, have cost
 
 
 @record
@@ -128,6 +142,8 @@ class Operation:
     observed: bool  # a source has shown the effect since it last came into doubt
     news: dict[str, int]  # `news_of` -> the latest
     requested_by: str  # who dispatched it; empty where the gate opened it
+    budget_class: BudgetClass
+    cost: float
     approvals: list[str]
     approval_expiries: dict[str, int]  # approver -> until when the approval holds, where it does not hold for ever
     needs: dict[str, int]  # the resources that it needs, and how much of each
@@ -174,16 +190,47 @@ class Commitment:
     breached_at: int | None  # its first breach, whatever became of it since
     observed_at: int | None  # when a source last showed it
     disposition: Disposition  # the latest; UNKNOWN while none was decided
+    weight: int  # what it counts in debt, in thousandths
+    principal: str  # who asked for it
 
 
 @record
 class Condition:
-    """What is known of a goal, or of what obligations wait for: the latest of each source, and of all of them."""
+    """What is known of something that obligations wait for: the latest that each source said, and the latest of all."""
 
     intent_id: str
     condition: str
     finding: Finding
     news: dict[str, int]
+
+
+@record
+class GoalNews:
+    """What sources say of a goal: the latest of each, and what the goal and its subgoals were when they said it."""
+
+    intent_id: str
+    goal_id: str
+    said: dict[str, Finding]  # by source
+    grounds: dict[str, str]  # by source, the digest of the goal's subtree
+    news: dict[str, int]
+
+
+@record
+class Debt:
+    """What an intent, a principal or a tenant has open on this partition; there is no row where it has nothing.
+
+    The sums are those of `joingate_schemas.debt`. `doubts` are operations and commitments that nobody knows the end
+    of, `reviews` operations that wait for a person.
+    """
+
+    scope: str
+    commitments: int
+    weight: int
+    moment: int
+    uncertain_weight: int
+    uncertain_moment: int
+    doubts: int
+    reviews: int
 
 
 @record
@@ -218,13 +265,14 @@ class Owner:
 
 @record
 class Seen:
-    """That a claim id was decided: what it was about, and how it went."""
+    """That a claim id was decided: what it was about, what it said (hex of its digest), and how it went."""
 
     seq: int
     about: str
     verdict: str
     reason: str
     subject_id: str
+    digest: str = ""
 
 
 @record
@@ -308,17 +356,21 @@ class State(Protocol):
     custodies: Table[Custody]  # key: commitment id; only where there was a transfer, an assignment or a lease
     owners: Table[Owner]  # key: owner id; only those that were retired
     conditions: Table[Condition]  # key: condition_key
+    goals: Table[GoalNews]  # key: goal_key; only those of which a source has said something
+    debts: Table[Debt]  # key: scope_key
     seen: Table[Seen]  # key: seen_key
     quarantines: Table[Quarantine]  # key: quarantine id
     holds: Table[Hold]  # key: hold_key
     orphans: Table[Orphan]  # key: orphan id
     catalogues: Table[str]  # key: digest; the catalogue's canonical JSON
+    protocols: Table[str]  # key: protocol_key; what the latest catalogue with that version said of the type, as JSON
 
     open_operations: Index  # owner: intent id; members: operation ids that are open
     unclaimed_operations: Index  # owner: intent id; members: settled operations that nobody took up
     open_commitments: Index  # owner: intent id; members: commitments that are not terminal and that the intent owns
     owned_commitments: Index  # owner: an owner's id; members: commitment ids that are not terminal
     scoped_quarantines: Index  # owner: scope ("" for the partition); members: quarantine ids
+    backlogs: Index  # owner: backlog_key; members: what is open of it, so that somebody can be told what to discharge
 
 
 TABLES: dict[str, type] = {
@@ -331,16 +383,20 @@ TABLES: dict[str, type] = {
     "custodies": Custody,
     "owners": Owner,
     "conditions": Condition,
+    "goals": GoalNews,
+    "debts": Debt,
     "seen": Seen,
     "quarantines": Quarantine,
     "holds": Hold,
     "orphans": Orphan,
     "catalogues": str,
+    "protocols": str,
 }
 """Every table of `State` with the class of its rows."""
 
 INDEXES: tuple[str, ...] = (
     "open_operations", "unclaimed_operations", "open_commitments", "owned_commitments", "scoped_quarantines",
+    "backlogs",
 )  # fmt: skip
 """Every index of `State`."""
 
@@ -382,13 +438,19 @@ def condition_key(intent_id: str, condition: str) -> str:
     return f"{intent_id}\x1f{condition}"
 
 
-def goal_condition(intent: Intent | None, goal_id: str | None) -> str | None:
-    """What stands for the goal among conditions, as it is stated now; None if the intent has no such goal.
+def goal_key(intent_id: str, goal_id: str) -> str:
+    """The key of what is said of a goal."""
+    return f"{intent_id}\x1f{goal_id}"
 
-    What was seen of it counts for this content alone: a version that states it otherwise has it seen anew.
-    """
-    content = None if intent is None or goal_id is None else intent.goals.get(goal_id)
-    return None if content is None else f"goal\x1f{goal_id}\x1f{content}"
+
+def scope_key(of: LimitScope, subject: str) -> str:
+    """The key of a debt: of an intent, a principal or a tenant, by its id."""
+    return f"{of}\x1f{subject}"
+
+
+def backlog_key(scope: str, kind: BacklogKind) -> str:
+    """The owner under which a scope's open obligations, doubts or reviews are listed."""
+    return f"{scope}\x1f{kind}"
 
 
 def seen_key(intent_id: str, claim_id: str) -> str:

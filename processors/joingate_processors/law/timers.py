@@ -108,6 +108,8 @@ def _silence(case: Case, operation: Operation) -> Ruling:
     action = case.action_of(operation)
     wait = action.silence_ms if action is not None else REMINDER_MS
     stale = case.may_not_act(operation)
+    if not stale and (action is None or case.downstream_of(operation) is None):
+        stale = "UNKNOWN_ACTION"  # it left the catalogue, so that no permit can be given any more
     if not operation.permits and stale:
         return _ruled(operation, "WITHDRAWN", stale, outcomes.withdraw(case, operation, stale))
     looks = action is not None and action.effect == "OBSERVE"

@@ -125,12 +125,16 @@ class MemoryRows:
 
 @dataclass(frozen=True)
 class At:
-    """The ledger position of a fact: partition, seq, the decision's time (ms), and the claim that it decides."""
+    """The ledger position of a fact: partition, seq, the decision's time (ms), and the claim that it decides.
+
+    `refused` is the reason where that claim was rejected: then its facts are kept as evidence, or undo something.
+    """
 
     partition: int
     seq: int
     time: int
     claim_type: str = ""
+    refused: str = ""
 
     @property
     def position(self) -> Row:

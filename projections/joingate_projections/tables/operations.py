@@ -215,7 +215,7 @@ def approval_recorded(rows: Rows, fact: ApprovalRecorded, at: At) -> None:
 
 
 def observed(rows: Rows, operation_id: str, news: Row, at: At) -> None:
-    """The latest news about it; PRESENT is somebody other than the executor who saw the effect."""
+    """The latest news about it that was believed; PRESENT is somebody other than the executor who saw the effect."""
     old = rows.get("operations", operation_id)
     if old is not None:
         seen = {"PRESENT": True, "ABSENT": False, "REVOKED": False}.get(news["finding"], old["seen"])

@@ -73,6 +73,40 @@ def test_what_cannot_be_read_is_quarantined_with_its_bytes_and_the_others_go_on(
         assert (fact.seq, fact.epoch, fact.reason) == (record.ledger_seq, record.epoch, problem)
 
 
+def test_a_record_that_is_no_claim_and_one_without_a_value_are_set_aside_and_the_others_go_on(
+    desk: Any, tools: Any
+) -> None:
+    """A Command that strayed onto `proposals` is a record of ours, and reads well; a deletion says nothing at all."""
+    with desk.gate():
+        desk.refund(INTENT, upto=3)
+        desk.flush()
+        desk.await_claims(3)
+        (command,) = desk.read(desk.topics.commands("teller"))
+        desk.send_raw(command.raw, b"acme/strayed")
+        desk.send_raw(None, b"acme/deleted")
+        desk.send_raw(None, None, partition=1)
+        for n in range(4):
+            desk.refund(f"acme/honest/{n}", upto=1)
+        desk.send(tools.cancel("acme/deleted", "waits"))  # what the deletion was about, nobody knows
+        desk.flush()
+        ledger = desk.await_ledger(
+            lambda found: (
+                sum(one.claim_type == "ClaimQuarantined" for one in found) == 3
+                and {f"acme/honest/{n}-1" for n in range(4)} <= {one.claim_id for one in found}
+                and any(one.reason == "HELD" and one.intent_id == "acme/deleted" for one in found)
+            )
+        )
+        assert [one.verdict for one in ledger if one.claim_type == "DeclareIntent"] == ["ACCEPTED"] * 5
+    kept = {one.record.key: one.record for one in desk.read(desk.topics.quarantine)}
+    assert {(key, one.value, one.problem, one.detail) for key, one in kept.items()} == {
+        (b"acme/strayed", command.raw, "UNREADABLE", "a Command is no claim"),
+        (b"acme/deleted", None, "UNREADABLE", "the record has no value"),
+        (None, None, "UNREADABLE", "the record has no value"),
+    }
+    told = {one.subject_id: (one.reason, one.detail) for one in ledger if one.claim_type == "ClaimQuarantined"}
+    assert told == {one.quarantine_id: (one.problem, one.detail) for one in kept.values()}
+
+
 def test_a_mended_record_is_decided_once_and_then_the_claims_that_waited_for_it(desk: Any, tools: Any) -> None:
     declare, plan, *_ = tools.refund(INTENT)
     with desk.gate():
