@@ -6,6 +6,11 @@ from .scenes import Row, again, closed, doubted, edges, failed, opened, settled,
 
 DECLARE = [
     Row("a version below 1", "MALFORMED", lambda x: x.declare(0), lambda x: x.declare(1)),
+    Row("a goal that nobody could see", "MALFORMED",
+        lambda x: x.declare(goals=[{"goal_id": "g1", "acceptance": " "}]),
+        lambda x: x.declare(goals=[{"goal_id": "g1", "acceptance": "it is so"}])),
+    Row("a goal without an id", "MALFORMED", lambda x: x.declare(goals=[{"goal_id": "", "acceptance": "it is so"}]),
+        lambda x: x.declare(goals=[{"goal_id": "g1", "acceptance": "it is so"}])),
     Row("an empty claim id", "MALFORMED", lambda x: x.declare(claim_id=""), lambda x: x.declare()),
     Row("an empty intent id", "MALFORMED", lambda x: x.declare(intent_id=""), lambda x: x.declare()),
     Row("an id with control characters", "MALFORMED", lambda x: x.declare(intent_id="a\x1fb"), lambda x: x.declare()),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from joingate_processors.forensics.checker import check
 from joingate_schemas import facts as f
 from joingate_schemas.decisions import Decision
 
@@ -12,9 +13,11 @@ from .driver import Court, step
 from .life_catalogue import DAY_MS, HOUR_MS, MINUTE_MS, lived
 
 
-def made(name: str) -> tuple[Court, str]:
-    """Step s1 made a commitment of that type, in force; and its id."""
+def made(name: str, loaded: bool = False) -> tuple[Court, str]:
+    """Step s1 made a commitment of that type, in force; and its id. `loaded`: the ledger knows the catalogue."""
     court = Court(lived())
+    if loaded:
+        court.load()
     court.open(step("s1", f"make_{name}", arguments={"name": "a"}))
     if court.dispatch("s1").status == "STAGED":
         court.approve("s1")
@@ -115,13 +118,35 @@ def test_what_stays_in_the_world_is_discharged_by_the_evidence_of_what_mitigates
 
 
 def test_what_is_observed_is_discharged_by_the_mitigation_all_the_same_and_not_by_being_gone() -> None:
-    court, key = made("filing")
+    court, key = made("filing", loaded=True)
     court.release("s1")
     amendment = court.release_of(key)
     court.approve(amendment, principal="carl")
     court.prepared(amendment)
     court.commit(amendment, external_id="file-2", evidence=["file:2"])
     assert court.commitment(key).status == "RELEASED"
+    assert check(court.decisions) == [], "the checker takes that for evidence too"
+
+
+@pytest.mark.parametrize(("proven", "status"), [(True, "RELEASED"), (False, "RECONCILIATION_REQUIRED")])
+def test_no_release_ends_what_may_yet_be_made(proven: bool, status: str) -> None:
+    """What makes good an effect that may or may not be there: first it has to be known whether it is."""
+    court, key = made("filing", loaded=True)
+    court.release("s1")
+    amendment = court.release_of(key)
+    court.approve(amendment, principal="carl")
+    court.prepared(amendment)
+    court.executor_abort("s1", proof="REFUSED")
+    assert court.op("s1").status == "IN_DOUBT"
+    court.commit(amendment, external_id="file-2", evidence=["file:2"])
+    assert court.commitment(key).status == "RECONCILIATION_REQUIRED"
+    if proven:
+        court.advance(5 * MINUTE_MS)  # until then it may still land
+        court.override("OPERATION", court.op_id("s1"), "FAILED")
+    else:
+        court.observe("s1", "PRESENT")
+    assert court.commitment(key).status == status
+    assert check(court.decisions) == []
 
 
 def test_a_correction_without_a_trace_discharges_nothing() -> None:

@@ -21,6 +21,7 @@ _TERMINAL = ("SATISFIED", "RELEASED", "TRANSFERRED")
 _UNSETTLED = ("SUBMITTED", "IN_DOUBT", "ESCALATED")
 _NEVER_MADE = ("WITHDRAWN", "FAILED")
 _GONE = ("ABSENT", "REVOKED")
+_STAYS = ("COMPENSATABLE", "IRREVERSIBLE")
 _CREATES_ON_WORD = ("Observe", "Override", "Commit")
 _HANDS_OVER = ("AcceptTransfer", "AssignOwner", "Observe", "Override")
 # Claims whose own words count, whatever facts follow from them.
@@ -329,8 +330,9 @@ class SevenBook:
             self._break("UNKNOWN_KEPT", commitment_id, f"it was {before}, nobody saw it gone, and it is RELEASED")
 
     def _to_be_observed(self, duty: _Duty, creation: Effect | None) -> bool:
+        """Whether its being gone has to be seen. What stays in the world is not gone: what makes it good ends it."""
         declared = self._operations.declared(creation, "obligations", duty.proposed.obligation_type)
-        return bool(declared.get("observed", False))
+        return bool(declared.get("observed", False)) and declared.get("resolution") not in _STAYS
 
     # --- speaking for what one no longer owns ------------------------------------------------------------------------
 

@@ -208,6 +208,11 @@ def on_settled(case: Case, operation: Operation, external_id: str, evidence: lis
     kind = kind_of(case, commitment)
     if commitment.serving_operation != operation.operation_id:
         return []
+    origin = case.state.operations.get(commitment.creating_operation or "")
+    if origin is not None and origin.status in f.OPEN_OPERATION:
+        # Its release says nothing of whether what makes it has acted, or may yet.
+        return [change(commitment, "RECONCILIATION_REQUIRED", "release committed; its creation is in doubt", proof,
+                       timer="RECONCILIATION", deadline_at=case.now + kind.reconciliation_ms)]  # fmt: skip
     if kind.resolution in MITIGATED and proof:
         # The thing itself stays in the world: what discharges it is the evidence of what mitigates it.
         return released(case, commitment, "compensated", proof, operation)

@@ -18,6 +18,7 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
     if claim.version < 1:
         refuse("MALFORMED", f"version {claim.version} is below 1", claim.intent_id)
     _check_budgets(claim)
+    _check_goals(claim)
     goals.check_tree(claim.intent_id, claim.goals)
     content = digest_of(claim.tenant, claim.objective, claim.goals, claim.budgets)
     intent = case.state.intents.get(claim.intent_id)
@@ -56,6 +57,14 @@ def _check_budgets(claim: c.DeclareIntent) -> None:
         refuse("MALFORMED", f"the budget's shares {shares} must lie between 0 and 1", claim.intent_id)
     if cost_max is not None and not 0 <= cost_max < inf:
         refuse("MALFORMED", f"the budget's ceiling {cost_max} must be a number from 0", claim.intent_id)
+
+
+def _check_goals(claim: c.DeclareIntent) -> None:
+    """Each goal says how one would know it: of another, nobody could tell whether it is reached."""
+    for goal in claim.goals:
+        if not goal["goal_id"] or not goal["acceptance"].strip():
+            refuse("MALFORMED", f"goal '{goal['goal_id']}' needs an id and an acceptance: how one would see that it is "
+                   "reached", claim.intent_id)  # fmt: skip
 
 
 def _withdrawn(facts: list[AnyFact]) -> set[str]:

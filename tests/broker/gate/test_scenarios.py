@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -22,7 +23,9 @@ from joingate_schemas.facts import (
     CommitmentProposed,
     OperationInDoubt,
     OperationOpened,
+    OwnerChanged,
     PermitIssued,
+    TransferOffered,
 )
 from joingate_schemas.ids import operation_id
 
@@ -35,6 +38,8 @@ gate_process = module_from_spec(_SPEC)
 _SPEC.loader.exec_module(gate_process)
 
 DIED = -signal.SIGKILL
+ANSWER_MS = 5_000
+"""How long an offered commitment may wait for its new owner."""
 
 
 @dataclass
@@ -212,6 +217,44 @@ def test_worker_dies_holding(scene: Scene) -> None:
     scene.observe("OPERATION", release, "PRESENT", 3, external_ids=["gone-1"])
     scene.observe("COMMITMENT", commitment_id, "ABSENT", 4, proof="SECOND_LOOK")
     scene.await_status("RELEASED")
+    scene.verify()
+
+
+ACCEPTING = """
+import os, signal, sys
+from joingate_producers import Connection, Planner
+connection = Connection(bootstrap_servers="127.0.0.1:1", prefix=sys.argv[1], principal="p", verdicts=False)
+Planner(connection).accept_transfer(sys.argv[2], commitment_id=sys.argv[3], owner_id="team:operations", fencing_token=1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_transfer_target_crashes(scene: Scene) -> None:
+    """Who should take it over dies with its word unsent, and the gate too: it is back with its source by an event."""
+    gate = scene.gate()
+    scene.executor()
+    scene.declared().dispatch()
+    commitment_id = scene.await_status("PROPOSED")
+    scene.observe("COMMITMENT", commitment_id, "PRESENT", 1)
+    scene.await_status("ACTIVE")
+    by = int(time.time() * 1000) + ANSWER_MS
+    scene.say(c.Transfer(**scene.common("offer"), commitment_id=commitment_id, target_owner="team:operations",
+                         acknowledge_by=by))  # fmt: skip
+    scene.await_status("TRANSFER_PENDING")
+    died = subprocess.run(
+        [sys.executable, "-c", ACCEPTING, scene.desk.prefix, scene.intent, commitment_id], check=False
+    )
+    assert died.returncode == DIED
+    gate.kill()
+    assert gate.wait() == DIED
+    scene.gate()
+    scene.await_status("ACTIVE")
+    assert [one.claim_type for one in scene.ledger()][-1] == "TimerFired"
+    (offer,) = scene.facts(TransferOffered)
+    scene.say(c.AcceptTransfer(**scene.common("late"), commitment_id=commitment_id, owner_id="team:operations",
+                               fencing_token=offer.fencing_token, evidence=["call:1"]))  # fmt: skip
+    assert scene.decision("late").verdict == "REJECTED"
+    assert scene.facts(OwnerChanged) == []
     scene.verify()
 
 
