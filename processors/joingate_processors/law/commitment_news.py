@@ -106,10 +106,7 @@ def _in_force(case: Case, claim: c.Observe, row: Commitment) -> list[AnyFact]:
     if row.disposition in PENDING:
         timer = "DISPOSITION"
         deadline_at = row.deadline_at if row.timer == timer else case.now + kind.disposition_ms
-    valid_until = claim.valid_until
-    if valid_until is None and row.valid_until is not None and row.valid_until <= case.now:
-        # Seen beyond its time, nobody knows for how long: no longer than a sight of it is fresh.
-        valid_until = case.now + (kind.verification_ms if kind.freshness_ms is None else kind.freshness_ms)
+    valid_until = commitments.seen_until(case, row) if claim.valid_until is None else claim.valid_until
     active = change(row, "ACTIVE", "observed", claim.evidence, timer=timer, deadline_at=deadline_at,
                     valid_until=valid_until)  # fmt: skip
     return [active, *starting.seen_again(case, row)]

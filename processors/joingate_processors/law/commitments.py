@@ -197,6 +197,17 @@ def unplanned(case: Case, commitment: Commitment) -> bool:
     return waits and commitment.disposition == "KEEP" and not custody.is_foreign(commitment)
 
 
+def seen_until(case: Case, commitment: Commitment) -> int | None:
+    """Until when (ms) what is seen beyond its time may be relied on: nobody knows, so no longer than a sight lasts.
+
+    None while its time has not passed.
+    """
+    if commitment.valid_until is None or commitment.valid_until > case.now:
+        return None
+    kind = kind_of(case, commitment)
+    return case.now + (kind.verification_ms if kind.freshness_ms is None else kind.freshness_ms)
+
+
 def awaits_plan(case: Case, commitment: Commitment) -> tuple[Timer, int | None]:
     """What a commitment in force waits for, beside its own times: a plan, where it was kept and there is none."""
     if not unplanned(case, commitment):
