@@ -9,6 +9,7 @@ import pytest
 from joingate_processors.law.judge import TOPIC_ROLES
 from joingate_processors.law.repeats import digest_of_claim
 from joingate_processors.law.state import seen_key
+from joingate_producers.verdict import verdict_of
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.decisions import ClaimTopic, Decision
@@ -159,6 +160,48 @@ def test_every_field_that_says_something_tells_a_used_claim_id_from_a_repeated_o
         other = changed(claim, **{field.name: "something else"})
         same = field.name in ("claim_id", "intent_id", "signature", "occurred_at")
         assert (digest_of_claim(other) == digest_of_claim(claim)) == same, field.name
+
+
+def test_a_repeated_claim_id_tells_the_present_status_of_what_it_was_about() -> None:
+    """Who asks again, not having heard, goes by what has become of it: still under way, or settled meanwhile."""
+    court = Court(varied())
+    court.declare(claim_id="d")
+    court.plan(step("s1", "reserve_window"), claim_id="p")
+    court.dispatch("s1", claim_id="k")
+    refused = court.succeed("s1", claim_id="refused")
+    court.perform("s1")
+    court.observe_commitment("s1", "PRESENT", claim_id="o")
+    court.release("s1", claim_id="r")
+
+    def now() -> list[str]:
+        again = [
+            court.declare(claim_id="d"), court.plan(step("s1", "reserve_window"), claim_id="p"),
+            court.dispatch("s1", claim_id="k"), court.observe_commitment("s1", "PRESENT", claim_id="o"),
+            court.release("s1", claim_id="r"), court.succeed("s1", claim_id="refused"),
+        ]  # fmt: skip
+        assert {one.reason for one in again} == {"CLAIM_REPEATED"}
+        return [one.status for one in again]
+
+    assert now() == ["OPEN", "ADOPTED", "SETTLED", "RELEASE_PENDING", "RELEASE_PENDING", "SETTLED"]
+    court.cancel()
+    court.perform_release("s1")
+    court.observe_commitment("s1", "ABSENT")
+    assert now() == ["CANCELLED", "CLOSED", "COMPENSATED", "RELEASED", "RELEASED", "COMPENSATED"]
+    assert (refused.verdict, court.decisions[-1].recorded_verdict) == ("REJECTED", "REJECTED")
+
+
+def test_who_did_not_hear_of_a_dispatch_and_sends_it_again_knows_whether_it_is_still_under_way() -> None:
+    """C19: the report said timed out, and the claim was in the log all the same."""
+    court = Court(varied())
+    opened()(court)
+    court.dispatch("s1", claim_id="k")
+    for status, under_way, then in (
+        ("VALIDATED", True, lambda: court.prepared("s1")), ("SUBMITTED", True, lambda: court.in_doubt("s1")),
+        ("IN_DOUBT", True, lambda: court.commit("s1")), ("SETTLED", False, lambda: None),
+    ):  # fmt: skip
+        again = verdict_of(court.dispatch("s1", claim_id="k"), 0, 0)
+        assert (again.replayed, again.status, again.pending) == (True, status, under_way)
+        then()
 
 
 def test_a_claim_id_counts_within_its_intent() -> None:

@@ -298,3 +298,56 @@ def test_a_window_kept_under_a_changed_top_goes_when_the_next_plan_needs_another
     assert court.commitment(key).disposition == "KEEP"
     moved = step("s1", "reserve_window", "w1", arguments={**WINDOW, "release": "4.3"}, goal_id="bottom")
     assert dispositions(court.plan(moved, plan_id="p2")) == [("RELEASE", ["release"])]
+
+
+# --- kept, and nothing takes it up -----------------------------------------------------------------------------------
+
+DISPOSITION_MS = 600_000
+
+
+def test_what_is_kept_without_a_plan_is_left_behind_in_time_until_a_plan_takes_it_up(court: Court) -> None:
+    court.active("s1")
+    key = court.commitment_id("s1")
+    assert dispositions(court.declare(2, goals=[G1, G2])) == [("KEEP", [])]
+    assert court.commitment(key).timer == "DISPOSITION"
+    court.advance(DISPOSITION_MS - 1)
+    assert court.orphans() == []
+    court.advance(1)
+    assert (court.commitment(key).status, court.orphans()) == ("ACTIVE", ["LEFT_BEHIND"])
+    court.advance(DISPOSITION_MS)
+    assert court.orphans() == ["LEFT_BEHIND"], "asked again, and one incident all the same"
+    assert court.commitment(key).timer == "DISPOSITION"
+    court.plan(step("s1", "reserve_window", "w1", arguments=WINDOW, goal_id="g1"), plan_id="p2")
+    assert (court.commitment(key).timer, court.commitment(key).deadline_at) == ("NONE", None)
+    assert court.orphans() == []
+
+
+def test_what_is_kept_and_planned_in_time_is_no_incident(court: Court) -> None:
+    court.active("s1")
+    key = court.commitment_id("s1")
+    court.declare(2, goals=[G1, G2])
+    court.plan(step("s1", "reserve_window", "w1", arguments=WINDOW, goal_id="g1"), plan_id="p2")
+    court.advance(3 * DISPOSITION_MS)
+    assert (court.commitment(key).timer, court.orphans()) == ("NONE", [])
+
+
+def test_what_is_kept_without_a_plan_is_released_all_the_same(court: Court) -> None:
+    court.active("s1")
+    key = court.commitment_id("s1")
+    court.declare(2, goals=[G1, G2])
+    court.advance(DISPOSITION_MS)
+    assert court.release(key).status == "RELEASE_PENDING"
+    court.perform_release(key)
+    court.observe_commitment(key, "ABSENT")
+    assert (court.commitment(key).status, court.orphans()) == ("RELEASED", [])
+
+
+def test_what_is_kept_and_seen_only_afterwards_waits_for_a_plan_too(court: Court) -> None:
+    court.perform("s1")
+    key = court.commitment_id("s1")
+    court.declare(2, goals=[G1, G2])
+    assert court.commitment(key).timer == "VERIFICATION"
+    court.observe_commitment(key, "PRESENT")
+    assert (court.commitment(key).status, court.commitment(key).timer) == ("ACTIVE", "DISPOSITION")
+    court.advance(DISPOSITION_MS)
+    assert court.orphans() == ["LEFT_BEHIND"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from joingate_processors.forensics.checker import check
 from joingate_schemas import claims as c
 
 from .driver import START_AT, Court, step
@@ -397,3 +398,14 @@ def test_a_change_of_ground_leaves_a_breached_release_to_go_on() -> None:
     court.declare(2, goals=[OTHER])
     row = court.commitment(key)
     assert (row.status, row.timer, row.disposition) == ("BREACHED", "RELEASE", "UNKNOWN")
+
+
+def test_what_a_person_keeps_past_its_time_holds_as_long_as_a_sight_does_and_no_deadline_fires_twice() -> None:
+    court = made("hold")
+    court.advance(7 * DAY_MS)
+    assert court.override("COMMITMENT", court.commitment_id("s1"), "ACTIVE").status == "ACTIVE"
+    court.advance(10 * MINUTE_MS - 1)
+    assert court.commitment("s1").status == "ACTIVE"
+    court.advance(1)
+    assert court.commitment("s1").status == "UNKNOWN"
+    assert check(court.decisions, raw=court.ledger) == []

@@ -1,5 +1,6 @@
 """The gate and the arbiter together: who wants the same thing is told at once, and what has ended gives back."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ from joingate_schemas.arbitration import ResourceMessage
 from joingate_schemas.decisions import Command
 from joingate_schemas.facts import OperationWithdrawn, ResourceChanged
 
+from .catalogues import arbitrated, sealed
 from .invariants import snapshot
 from .market import Market
 
@@ -313,3 +315,23 @@ def test_whatever_happens_both_deciders_agree_and_both_ledgers_rebuild_them(
     before, held = snapshot(market.sim.state), market.sim.arbiter.state.all_holds()
     market.sim.restart()
     assert (snapshot(market.sim.state), market.sim.arbiter.state.all_holds()) == (before, held)
+
+
+def test_what_an_owner_outside_our_books_took_over_is_not_free_for_anybody_else() -> None:
+    """Its lease is renewed without end: the new owner has the window, and the next one who wants it is told so."""
+    catalogue = arbitrated()
+    window = replace(catalogue.obligations["window"], resolution="TRANSFERABLE")
+    market = Market(sealed(replace(catalogue, obligations={**catalogue.obligations, "window": window})))
+    market.want("one", "reserve_window", "w1")
+    market.settle("one")
+    identity = market.op("one").commitment_id or ""
+    market.observe("one", identity, "PRESENT")
+    market.say(c.Transfer, "PLANNER", "one", commitment_id=identity, target_owner="desk:abroad")
+    taken = market.say(c.AcceptTransfer, "PLANNER", "one", commitment_id=identity, owner_id="desk:abroad",
+                       fencing_token=1, evidence=["receipt:1"])  # fmt: skip
+    assert taken.status == "TRANSFERRED"
+    market.sim.advance(3_600_000)
+    assert market.holders("window:w1") == ["one HELD"]
+    market.want("two", "reserve_window", "w1")
+    assert market.status("two") == "WITHDRAWN"
+    market.check()

@@ -80,6 +80,9 @@ def test_the_group_starts_from_the_beginning_again() -> None:
     for one in decided:
         again = simulator.submit_raw(one.claim, one.topic, one.intent_id)
         assert (again.verdict, again.reason, again.facts) == ("REPLAYED", "CLAIM_REPEATED", [])
+        subject = simulator.state.operations.get(one.subject_id) or simulator.state.commitments.get(one.subject_id)
+        if subject is not None:
+            assert again.status == subject.status, "it is told how it is now"
     assert len(simulator.outgoing) == sent
 
 

@@ -299,6 +299,8 @@ class SevenBook:
                         f"{fact.after} without newer evidence")  # fmt: skip
 
     def _check_current(self, duty: _Duty, decision: Decision) -> None:
+        if duty.owner != f"intent:{duty.proposed.intent_id}":
+            return  # it stands on its owner, and outlives the intent that made it
         self._cases["STALE_CREATES"] += 1
         if not self._wish(duty.proposed.intent_id).open and decision.claim_type not in ("Override", "AssignOwner"):
             self._break("STALE_CREATES", duty.proposed.commitment_id, "it comes into force, and its intent is not open")

@@ -21,7 +21,7 @@ from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT
 from joingate_processors.law.state import Commitment, Operation, condition_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
-from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact, Timer
+from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact
 
 
 def observe_condition(case: Case, claim: c.Observe) -> Ruling:
@@ -102,15 +102,11 @@ def _in_force(case: Case, claim: c.Observe, row: Commitment) -> list[AnyFact]:
     if is_missed(row):
         # That it is there does not fulfil what was due: it is breached, as before it was in question.
         return commitment_time.breach(case, row, "observed; it was due and is not fulfilled", claim.evidence)
-    timer: Timer = "NONE"
-    deadline_at = None
+    timer, deadline_at = commitments.awaits_plan(case, row)
     if row.disposition in PENDING:
         timer = "DISPOSITION"
         deadline_at = row.deadline_at if row.timer == timer else case.now + kind.disposition_ms
-    valid_until = claim.valid_until
-    if valid_until is None and row.valid_until is not None and row.valid_until <= case.now:
-        # Seen beyond its time, nobody knows for how long: no longer than a sight of it is fresh.
-        valid_until = case.now + (kind.verification_ms if kind.freshness_ms is None else kind.freshness_ms)
+    valid_until = commitments.seen_until(case, row) if claim.valid_until is None else claim.valid_until
     active = change(row, "ACTIVE", "observed", claim.evidence, timer=timer, deadline_at=deadline_at,
                     valid_until=valid_until)  # fmt: skip
     return [active, *starting.seen_again(case, row)]

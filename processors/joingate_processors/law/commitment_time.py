@@ -13,7 +13,7 @@ from joingate_processors.law.commitments import (
     release_due,
     start_release,
 )
-from joingate_processors.law.dispositions import PENDING, give_up, not_taken_over
+from joingate_processors.law.dispositions import PENDING, give_up, not_planned, not_taken_over
 from joingate_processors.law.state import Commitment
 from joingate_schemas import facts as f
 from joingate_schemas.facts import AnyFact, Timer
@@ -27,6 +27,8 @@ def fired(case: Case, row: Commitment) -> Ruling:
     match row.timer:
         case "DISPOSITION" if row.disposition == "TRANSFER":
             facts = not_taken_over(case, row)
+        case "DISPOSITION" if row.disposition == "KEEP":
+            facts = not_planned(case, row)
         case "DISPOSITION":
             facts = give_up(case, row, "no plan took it up in time", ["plan"])
         case "RELEASE":

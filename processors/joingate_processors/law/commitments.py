@@ -190,6 +190,31 @@ def left_behind(case: Case, commitment: Commitment) -> bool:
     return commitment.intent_version != intent.version or commitment.plan_id != (intent.plan_id or "")
 
 
+def unplanned(case: Case, commitment: Commitment) -> bool:
+    """Whether it was kept when its intent was superseded, and no plan was adopted since that could take it up."""
+    intent = case.state.intents.get(commitment.intent_id)
+    waits = intent is not None and intent.status == "OPEN" and intent.plan_id is None
+    return waits and commitment.disposition == "KEEP" and not custody.is_foreign(commitment)
+
+
+def seen_until(case: Case, commitment: Commitment) -> int | None:
+    """Until when (ms) what is seen beyond its time may be relied on: nobody knows, so no longer than a sight lasts.
+
+    None while its time has not passed.
+    """
+    if commitment.valid_until is None or commitment.valid_until > case.now:
+        return None
+    kind = kind_of(case, commitment)
+    return case.now + (kind.verification_ms if kind.freshness_ms is None else kind.freshness_ms)
+
+
+def awaits_plan(case: Case, commitment: Commitment) -> tuple[Timer, int | None]:
+    """What a commitment in force waits for, beside its own times: a plan, where it was kept and there is none."""
+    if not unplanned(case, commitment):
+        return "NONE", None
+    return "DISPOSITION", case.now + kind_of(case, commitment).disposition_ms
+
+
 def on_settled(case: Case, operation: Operation, external_id: str, evidence: list[str]) -> list[AnyFact]:
     """The operation's effect exists now."""
     commitment = case.state.commitments.get(operation.commitment_id or "")
@@ -282,7 +307,9 @@ def _created(case: Case, commitment: Commitment, creation: Operation, evidence: 
     if kind.observed:
         return [change(commitment, "PROPOSED", "created; to be observed", evidence, timer="VERIFICATION",
                        deadline_at=case.now + kind.verification_ms, valid_until=valid_until)]  # fmt: skip
-    return [change(commitment, "ACTIVE", "created", evidence, valid_until=valid_until)]
+    timer, deadline_at = awaits_plan(case, commitment)
+    return [change(commitment, "ACTIVE", "created", evidence, timer=timer, deadline_at=deadline_at,
+                   valid_until=valid_until)]  # fmt: skip
 
 
 def on_absent(case: Case, operation: Operation, cause: str, evidence: list[str]) -> list[AnyFact]:

@@ -9,6 +9,7 @@ from typing import assert_never
 from joingate_processors.law import custody
 from joingate_processors.law.case import Case
 from joingate_processors.law.commitments import (
+    awaits_plan,
     change,
     cleared,
     is_late,
@@ -16,6 +17,7 @@ from joingate_processors.law.commitments import (
     raise_orphan,
     reconcile,
     start_release,
+    unplanned,
 )
 from joingate_processors.law.goals import subtrees
 from joingate_processors.law.state import Commitment, Intent
@@ -47,7 +49,7 @@ def given_up_by(resolution: ResolutionClass) -> f.Disposition:
 
 def _disposition(
     case: Case, commitment: Commitment, disposition: f.Disposition, reason: str, differs: list[str],
-    ended: frozenset[str] = frozenset(),
+    ended: frozenset[str] = frozenset(), planned: bool = True,
 ) -> list[AnyFact]:  # fmt: skip
     if disposition != "KEEP" and custody.offer_of(case, commitment) is not None:
         # It is being handed over: if it comes back, it is given up then; if not, it is its new owner's.
@@ -70,7 +72,11 @@ def _disposition(
             facts.append(change(commitment, commitment.status, reason, [], timer="DISPOSITION",
                                 deadline_at=case.now + kind.disposition_ms))  # fmt: skip
         case "KEEP":
-            if commitment.timer == "DISPOSITION":
+            if not planned and commitment.status == "ACTIVE":
+                # Nothing has taken it up yet: if no plan does in time, somebody has to know.
+                facts.append(change(commitment, "ACTIVE", reason, [], timer="DISPOSITION",
+                                    deadline_at=case.now + kind.disposition_ms))  # fmt: skip
+            elif commitment.timer == "DISPOSITION":
                 timer, deadline_at = _waits_for(case, commitment)
                 facts.append(change(commitment, commitment.status, reason, [], timer=timer, deadline_at=deadline_at))
             facts += cleared(case, commitment.intent_id, commitment.commitment_id, _CLEARED_WHEN_KEPT, reason)
@@ -98,7 +104,8 @@ def _waits_for(case: Case, commitment: Commitment) -> tuple[Timer, int | None]:
 
 def resting(case: Case, commitment: Commitment, status: f.CommitmentStatus) -> tuple[Timer, int | None]:
     """What the commitment waits for where it comes to rest in `status`."""
-    return _waits_for(case, changed(commitment, status=status))
+    timer, deadline_at = _waits_for(case, changed(commitment, status=status))
+    return awaits_plan(case, commitment) if status == "ACTIVE" and timer == "NONE" else (timer, deadline_at)
 
 
 def revalidate(case: Case, commitment: Commitment, reason: str, differs: list[str]) -> list[AnyFact]:
@@ -152,6 +159,19 @@ def not_taken_over(case: Case, commitment: Commitment) -> list[AnyFact]:
     ]  # fmt: skip
 
 
+def not_planned(case: Case, commitment: Commitment) -> list[AnyFact]:
+    """It was kept, and no plan has taken it up: an incident until one does, or it is released; and asked again."""
+    timer, deadline_at = resting(case, commitment, commitment.status)
+    cause = "it was kept, and no plan took it up in time"
+    facts: list[AnyFact] = [change(commitment, commitment.status, cause, [], timer=timer, deadline_at=deadline_at)]
+    if unplanned(case, commitment):
+        facts.append(
+            raise_orphan(case, "LEFT_BEHIND", "COMMITMENT", commitment.commitment_id, commitment.intent_id, cause,
+                         "adopt a plan that uses it, or release it")
+        )  # fmt: skip
+    return facts
+
+
 def _being_released(row: Commitment) -> bool:
     return row.status == "RELEASE_PENDING" or (row.status == "BREACHED" and row.release_wanted)
 
@@ -189,7 +209,7 @@ def on_superseded(
         elif after[row.goal_id] != before.get(row.goal_id):
             facts += _disposition(case, row, "REVALIDATE", f"what is part of goal {row.goal_id} changed", ["subgoals"])
         else:
-            facts += _disposition(case, row, "KEEP", f"goal {row.goal_id} is untouched", [])
+            facts += _disposition(case, row, "KEEP", f"goal {row.goal_id} is untouched", [], planned=False)
     return facts
 
 

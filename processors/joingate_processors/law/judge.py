@@ -176,7 +176,7 @@ def _ruled(case: Case, arrival: Arrival, claim_type: str, said: bytes) -> Ruling
             _check_principal(case, claim)
         seen = case.state.seen.get(seen_key(claim.intent_id, claim.claim_id))
         if seen is not None:
-            return repeats.repeated(claim, claim_type, said, seen)
+            return repeats.repeated(case.state, claim, claim_type, said, seen)
     return _rule(case, claim)
 
 

@@ -97,7 +97,7 @@ def commitments_markdown() -> str:
         "",
         "## Moves",
         "",
-        "Every move from one state to another, with what it needs. No other is made. Those of a transfer are left out.",
+        "Every move from one state to another, with what it needs. No other is made.",
         "",
         "| from | to | needs |",
         "|---|---|---|",

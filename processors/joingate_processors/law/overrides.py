@@ -130,7 +130,8 @@ def _commitment(case: Case, claim: c.Override) -> Ruling:
         case "BREACHED" if _is_known(case, row):
             facts = commitment_time.breach(case, row, cause, claim.evidence)
         case "ACTIVE" if _in_force(case, row):
-            facts = [commitments.change(row, "ACTIVE", cause, claim.evidence)]
+            facts = [commitments.change(row, "ACTIVE", cause, claim.evidence,
+                                        valid_until=commitments.seen_until(case, row))]  # fmt: skip
             facts += dispositions.kept_by_decision(case, row, cause)
         case _:
             refuse("ILLEGAL_TRANSITION", f"{status} can't be overridden to {claim.to}", identity, status)

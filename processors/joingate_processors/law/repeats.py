@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import orjson
 
 from joingate_processors.law.arrival import Ruling
-from joingate_processors.law.state import Seen
+from joingate_processors.law.state import Commitment, Intent, Operation, PlanRow, Seen, State, plan_key
 from joingate_schemas import claims as c
 
 DIGEST_BYTES = 16
@@ -68,8 +68,11 @@ def _hex(value: object) -> str:
     return value.hex()
 
 
-def repeated(claim: c.AnyClaim, claim_type: str, digest: bytes, seen: Seen) -> Ruling:
-    """A claim id again: the recorded decision stands, if it is the same claim; another claim under it is refused."""
+def repeated(state: State, claim: c.AnyClaim, claim_type: str, digest: bytes, seen: Seen) -> Ruling:
+    """A claim id again: the recorded decision stands, if it is the same claim; another claim under it is refused.
+
+    The status that goes with it is the present one, so that who asks again hears what has become of it.
+    """
     if seen.about != claim_type:
         detail = f"claim id {claim.claim_id} was a {seen.about}, decided at {seen.seq}"
         return Ruling("REJECTED", "CLAIM_ID_REUSED", detail, seen.subject_id, refers_to=seen.seq)
@@ -77,5 +80,19 @@ def repeated(claim: c.AnyClaim, claim_type: str, digest: bytes, seen: Seen) -> R
         detail = f"claim id {claim.claim_id} was a {claim_type} that says something else, decided at {seen.seq}"
         return Ruling("REJECTED", "CLAIM_ID_REUSED", detail, seen.subject_id, refers_to=seen.seq)
     detail = f"decided at {seen.seq}: {seen.verdict} ({seen.reason})"
-    return Ruling("REPLAYED", "CLAIM_REPEATED", detail, seen.subject_id, "", refers_to=seen.seq,
-                  recorded_verdict=seen.verdict, recorded_reason=seen.reason)  # fmt: skip
+    return Ruling("REPLAYED", "CLAIM_REPEATED", detail, seen.subject_id, _present_status(state, claim, seen),
+                  refers_to=seen.seq, recorded_verdict=seen.verdict, recorded_reason=seen.reason)  # fmt: skip
+
+
+def _present_status(state: State, claim: c.AnyClaim, seen: Seen) -> str:
+    """How what the recorded decision was about is now; empty if it is nothing that has a status."""
+    intent_id, subject_id = claim.intent_id, seen.subject_id
+    row: Operation | Commitment | Intent | PlanRow | None
+    match claim:
+        case c.DeclareIntent() | c.CancelIntent() | c.Close():
+            row = state.intents.get(intent_id)
+        case c.Plan():
+            row = state.plans.get(plan_key(intent_id, claim.plan_id))
+        case _:
+            row = state.operations.get(subject_id) or state.commitments.get(subject_id)
+    return row.status if row is not None and row.intent_id == intent_id else ""

@@ -154,7 +154,8 @@ def denied(case: Case, claim: c.ResourceDenied) -> Ruling:
 def expired(case: Case, claim: c.ResourceExpired) -> Ruling:
     """A lease is over. What has ended gives the resource back; what may yet act keeps it, and everybody can see that.
 
-    A commitment in force goes on holding it, for that is what it is.
+    A commitment in force goes on holding it, for that is what it is; and so does one that an owner outside our books
+    has taken over, who has the same thing still.
     """
     operation = _asked_by(case, claim)
     identity, reference = claim.operation_id, claim.resource_ref
@@ -166,8 +167,9 @@ def expired(case: Case, claim: c.ResourceExpired) -> Ruling:
         return Ruling("ACCEPTED", "OK", f"it is {status}: {reference} is given back", identity, status,
                       [changed(operation, reference, "RETURNED", f"it is {status}")])  # fmt: skip
     commitment = _made_by(case.state, operation)
-    if status == "SETTLED" and commitment is not None and commitment.status == "ACTIVE":
-        detail = f"the commitment {commitment.commitment_id} is in force"
+    if status == "SETTLED" and commitment is not None and commitment.status in ("ACTIVE", "TRANSFERRED"):
+        how = "in force" if commitment.status == "ACTIVE" else f"with {commitment.owner_id}, who took it over"
+        detail = f"the commitment {commitment.commitment_id} is {how}"
         return Ruling("ACCEPTED", "OK", detail, identity, status, [changed(operation, reference, "EXTENDED", detail)])
     detail = f"it is {status}" if commitment is None or status != "SETTLED" else (
         f"the commitment {commitment.commitment_id} is {commitment.status}"
@@ -193,7 +195,7 @@ def outcome_of(state: State, operation: Operation) -> FreeOutcome | None:
     commitment = _made_by(state, operation)
     if commitment is None or commitment.status == "SATISFIED":
         return "USED"
-    # A commitment that was transferred is held by its new owner, on the same resource.
+    # One that left our books is not given back with it: its new owner has the same thing, and nobody else may.
     return "UNUSED" if commitment.status == "RELEASED" else None
 
 
