@@ -5,7 +5,7 @@ was signed are no part of that, for a client may stamp and sign it anew for ever
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import NamedTuple, Self
@@ -24,18 +24,18 @@ _RECORDS = frozenset({"goals", "steps", "budgets"})
 
 
 class _Content(NamedTuple):
-    """What is compared of a type of claim."""
+    """What is compared of a type of claim: its fields but those of the try, in order."""
 
-    names: tuple[str, ...]
-    defaults: tuple[object, ...]
     values: Callable[[object], tuple[object, ...]]
+    defaults: tuple[object, ...]
+    records: frozenset[int]  # the places of fields that hold nested records
 
     @classmethod
     def of(cls, claim: type[c.Claim]) -> Self:
-        """All its fields but those of the try, with their defaults and how to get their values."""
+        """That of a type."""
         compared = [one for one in fields(claim) if one.name not in _OF_THE_TRY]
-        names = tuple(one.name for one in compared)
-        return cls(names, tuple(one.default for one in compared), attrgetter(*names))
+        nested = frozenset(place for place, one in enumerate(compared) if one.name in _RECORDS)
+        return cls(attrgetter(*(one.name for one in compared)), tuple(one.default for one in compared), nested)
 
 
 _CONTENTS: dict[type, _Content] = {claim: _Content.of(claim) for claim in c.CLAIM_TYPES.values()}
@@ -44,15 +44,18 @@ _CONTENTS: dict[type, _Content] = {claim: _Content.of(claim) for claim in c.CLAI
 def digest_of_claim(claim: c.AnyClaim) -> bytes:
     """The first 16 bytes of the SHA-256 of what the claim says and who says it; the same however its bytes were made.
 
-    What has its default is left out, so that a release whose claims have one more field still knows the older ones.
+    Defaults at its end are left out, so that a release whose claims have one more field, which is put at the end, still
+    knows the older ones.
     """
-    names, defaults, values = _CONTENTS[type(claim)]
-    said = {
-        name: _explicit(value) if name in _RECORDS else value
-        for name, default, value in zip(names, defaults, values(claim), strict=True)
-        if value != default
-    }
-    return hashlib.sha256(orjson.dumps(said, default=_hex, option=orjson.OPT_SORT_KEYS)).digest()[:DIGEST_BYTES]
+    values, defaults, records = _CONTENTS[type(claim)]
+    said = values(claim)
+    end = len(said)
+    while end and said[end - 1] == defaults[end - 1]:
+        end -= 1
+    content: Sequence[object] = said[:end]
+    if records:
+        content = [_explicit(one) if place in records else one for place, one in enumerate(content)]
+    return hashlib.sha256(orjson.dumps(content, default=_hex, option=orjson.OPT_SORT_KEYS)).digest()[:DIGEST_BYTES]
 
 
 def _explicit(value: object) -> object:
