@@ -16,6 +16,7 @@ from joingate_schemas.decisions import Command
 from joingate_schemas.facts import OperationWithdrawn, ResourceChanged
 
 from .catalogues import arbitrated, sealed
+from .driver import INTENT, Court, step
 from .invariants import snapshot
 from .market import Market
 
@@ -335,3 +336,22 @@ def test_what_an_owner_outside_our_books_took_over_is_not_free_for_anybody_else(
     market.want("two", "reserve_window", "w1")
     assert market.status("two") == "WITHDRAWN"
     market.check()
+
+
+def test_a_condition_that_is_taken_back_while_the_arbiter_is_asked_holds_the_operation_back() -> None:
+    catalogue = arbitrated()
+    kind = replace(catalogue.obligations["window"], condition="freeze-lifted")
+    action = replace(catalogue.actions["sweep"], obligation="window")
+    court = Court(sealed(replace(catalogue, obligations={**catalogue.obligations, "window": kind},
+                                 actions={**catalogue.actions, "sweep": action})))  # fmt: skip
+    court.open(step("s1", "sweep", "b", arguments={"bench": "b1"}))
+    court.observe_condition("freeze-lifted", "PRESENT")
+    court.dispatch("s1")
+    assert (court.op("s1").phases, court.op("s1").timer) == ("ONE_PHASE", "RESOURCES")
+    court.observe_condition("freeze-lifted", "ABSENT")
+    court.say(c.ResourceGranted(claim_id="g1", intent_id=INTENT, operation_id=court.op_id("s1"),
+                                resource_ref="bench:b1"))  # fmt: skip
+    assert (court.op("s1").status, court.op("s1").timer, court.op("s1").permits) == ("STAGED", "CONDITION", 0)
+    court.observe_condition("freeze-lifted", "PRESENT")
+    assert court.op("s1").status == "SUBMITTED", "it has all it needs, and goes on at once"
+    assert check(court.decisions, raw=court.ledger) == []

@@ -6,7 +6,7 @@ operation and gives back what it had. The arbiter's word comes as a claim of its
 `outgoing_resources`. What the gate opens itself, to release or to undo, asks for nothing: it must always go on.
 """
 
-from joingate_processors.law import order, outcomes
+from joingate_processors.law import order, outcomes, waiting
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT
@@ -123,6 +123,11 @@ def _goes_on(case: Case, operation: Operation, reference: str, facts: list[AnyFa
         facts.append(changed(operation, lacking[0], "ASKED"))
     else:
         status, timer, deadline = order.act(case, action, operation)
+        # What it waited for before it asked may have been taken back meanwhile, and a command may be the permit.
+        wait = waiting.waits(case, operation)
+        if wait is not None:
+            status, timer, deadline = "STAGED", wait.timer, wait.deadline_at
+            facts += wait.asks
     facts.append(f.OperationReady(operation_id=identity, intent_id=operation.intent_id, status=status, timer=timer,
                                   deadline_at=deadline))  # fmt: skip
     return Ruling("ACCEPTED", "OK", f"it asks for {lacking[0]} next" if lacking else "", identity, status, facts)

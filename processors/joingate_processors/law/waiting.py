@@ -45,6 +45,10 @@ def waits(case: Case, operation: Operation, met: str | None = None, seen: str | 
     """What a STAGED operation still waits for; `met` and `seen` are what is observed in this very decision."""
     row = conditions.awaited_by(case, operation)
     if row is not None and row.condition != met:
-        return Wait("CONDITION", row.deadline_at or case.now + kind_of(case, row).condition_ms, [])
+        deadline = row.deadline_at or case.now + kind_of(case, row).condition_ms
+        # It was so, and is not any more: the obligation waits anew, so that it is found when the condition is seen.
+        again = change(row, "PENDING_CONDITION", f"waits again for {row.condition}", [], timer="CONDITION",
+                       deadline_at=deadline)  # fmt: skip
+        return Wait("CONDITION", deadline, [again] if row.status == "PROPOSED" else [])
     step = reliance.step_of(case, operation) if operation.ordered else None
     return None if step is None else revalidation(case, step, seen)
