@@ -144,7 +144,7 @@ REASONS: dict[str, Reason] = _table(
      "Stop acting for it; whoever owns or serves it now reads the token from the commitment's row.", NO),
     (542, "OWNER_RETIRED", "The owner was retired, and is given nothing new.", "Name another owner.", CHANGED),
     (550, "OBJECTIVE_ALREADY_SATISFIED", "A source has shown that the step's goal is reached, so it needs no work.",
-     "Plan without the step; if the goal is not reached, have the source say so anew.", CHANGED),
+     "Leave the step undone, it counts as joined; if the goal is not reached, have the source say so anew.", CHANGED),
     (600, "APPROVAL_STALE", "The approval is for other content, or has expired.",
      "Approve the present content.", CHANGED),
     (601, "NOT_AWAITING_APPROVAL", "Nothing here waits for an approval.", "Nothing.", NO),

@@ -254,12 +254,14 @@ class _View:
 
     def _steps(self) -> list[c.PlanStep]:
         rng, steps = self._rng, list[c.PlanStep]()
+        # Of goals that the intent has, for a step of one that it has not is malformed.
+        goals = ["g1", "g2"] if self._row is None else list(self._row.goals)
         for number in range(rng.randint(1, 5)):
             edges: list[c.Edge] = []
             if steps and rng.random() < 0.4:
                 kind: Any = rng.choice(["REQUIRES", "REQUIRES", "REQUIRES", "INVALIDATES", "CONFLICTS_WITH", "PREFERS"])
                 edges.append({"kind": kind, "step_id": rng.choice(steps)["step_id"]})
-            goal = rng.choice(["g1", "g2", None])
+            goal = rng.choice([*goals, None])
             action = rng.choice(self._history.actions)
             key = f"{action}-{number}" if rng.random() < 0.8 else f"{action}-again"
             made = step(f"s{number}", action, key, edges=edges, goal_id=goal, parallel=rng.random() < 0.3)

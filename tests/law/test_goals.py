@@ -2,11 +2,14 @@
 
 import pytest
 
+from joingate_processors.forensics.checker import check
+from joingate_processors.law import sparing
 from joingate_processors.law.goals import subtrees
 from joingate_schemas import claims as c
 
 from .driver import Court, step
 from .life_catalogue import lived
+from .scenes import edges
 from .table_admission import G1, PROVEN, of_goal
 
 REACHED = "OBJECTIVE_ALREADY_SATISFIED"
@@ -141,3 +144,53 @@ def test_a_chain_of_very_many_goals_is_read_without_recursion() -> None:
     court = Court(lived())
     assert court.declare(goals=goals).verdict == "ACCEPTED"
     assert court.observe_goal("g0", "PRESENT").verdict == "ACCEPTED"
+
+
+# --- what was spared -------------------------------------------------------------------------------------------------
+
+
+def requiring() -> Court:
+    """Step s1 is for goal g1; s2, for none, requires it."""
+    court = Court(lived())
+    court.declare(goals=[G1])
+    court.plan(step("s1", "write_file", goal_id="g1"), step("s2", "write_file", "e2", edges=edges("REQUIRES", "s1")))
+    return court
+
+
+def test_what_was_not_begun_for_a_reached_goal_is_no_hole_and_what_requires_it_goes_on() -> None:
+    court = requiring()
+    assert court.dispatch("s2").reason == "DEPENDENCY_UNMET"
+    court.observe_goal("g1", "PRESENT")
+    court.perform("s2")
+    assert court.succeed("s2").verdict == "ACCEPTED"
+    assert court.close().verdict == "ACCEPTED", "nothing had to be done for s1"
+    assert check(court.decisions) == []
+
+
+def test_a_goal_that_opens_again_makes_it_a_hole_again() -> None:
+    court = requiring()
+    court.observe_goal("g1", "PRESENT", source_version=1)
+    court.observe_goal("g1", "ABSENT", source_version=2)
+    assert court.dispatch("s2").reason == "DEPENDENCY_UNMET"
+    assert court.close().reason == "MISSING_JOIN"
+
+
+def test_what_was_begun_is_judged_by_its_effect() -> None:
+    court = requiring()
+    court.dispatch("s1")
+    court.observe_goal("g1", "PRESENT")
+    assert court.dispatch("s2").reason == "DEPENDENCY_UNMET"
+    court.in_doubt("s1")
+    assert court.dispatch("s2").reason == "DEPENDENCY_UNMET"
+    assert court.close().reason == "MISSING_JOIN"
+
+
+@pytest.mark.parametrize(("finish", "invariant"), [("dispatch", "REQUIRES"), ("close", "CLOSE")])
+def test_the_checker_sees_a_hole_that_no_goal_covers(
+    finish: str, invariant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a law that takes every goal for reached."""
+    monkeypatch.setattr(sparing, "is_spared", lambda case, one: one.step_id == "s1" or finish == "close")
+    court = requiring()
+    _ = court.dispatch("s2") if finish == "dispatch" else court.close()
+    assert invariant in {one.invariant for one in check(court.decisions)}

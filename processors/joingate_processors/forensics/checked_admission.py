@@ -88,6 +88,11 @@ class AdmissionBook:
             said = self._said.setdefault((fact.intent_id, fact.subject_id), {})
             said[fact.source] = (fact.finding, content)
 
+    def is_needless(self, intent_id: str, goal_id: str, action: str) -> bool:
+        """Whether the goal is reached without this action, which neither looks nor discharges anything."""
+        looks = self._entry("actions", action).get("effect") == "OBSERVE"
+        return not looks and not self._discharges(action) and self._is_reached(intent_id, goal_id)
+
     def _is_reached(self, intent_id: str, goal_id: str) -> bool:
         content = self._content(intent_id, goal_id)
         said = self._said.get((intent_id, goal_id), {}).values()

@@ -53,6 +53,7 @@ class _Course:
         self.steps: dict[str, dict[str, tuple[str, str]]] = {}  # plan -> step -> slot's action and business key
         self.requires: dict[tuple[str, str], list[str]] = {}  # (plan, step) -> the steps that it requires
         self.joined: dict[tuple[str, str], str] = {}  # (plan, step) -> operation
+        self.goal_of: dict[tuple[str, str], str] = {}  # (plan, step) -> the goal that it is for
 
 
 def check(
@@ -289,6 +290,8 @@ class Checker:
         for required in course.requires.get((plan_id, step_id), ()):
             slot = course.steps[plan_id].get(required)
             under = None if slot is None else self._operations.of_slot(intent_id, *slot)
+            if slot is not None and self._spared(intent_id, plan_id, required, slot[0], under):
+                continue
             if under is None or under.status != "SETTLED" or under.undoing:
                 said = "was never dispatched" if under is None else f"is {under.status}"
                 said += ", to be undone" if under is not None and under.undoing else ""
@@ -307,6 +310,12 @@ class Checker:
                          f"version {fact.version} is declared, and it {said}")  # fmt: skip
         course.version = fact.version
 
+    def _spared(self, intent_id: str, plan_id: str, step_id: str, action: str, effect: Effect | None) -> bool:
+        """Whether nothing was done for the step, and its goal is reached without it."""
+        goal_id = self._course(intent_id).goal_of.get((plan_id, step_id))
+        untouched = effect is None or effect.status in ("FAILED", "WITHDRAWN")
+        return untouched and goal_id is not None and self._admission.is_needless(intent_id, goal_id, action)
+
     def _planned(self, fact: f.PlanRecorded) -> None:
         course = self._course(fact.intent_id)
         course.steps[fact.plan_id] = {
@@ -316,6 +325,8 @@ class Checker:
             edges = [edge["step_id"] for edge in step["edges"] if edge["kind"] == "REQUIRES"]
             if edges:
                 course.requires[fact.plan_id, step["step_id"]] = edges
+            if step["goal_id"] is not None:
+                course.goal_of[fact.plan_id, step["step_id"]] = step["goal_id"]
         if fact.status != "ADOPTED":
             return
         self._starts(fact.intent_id, fact.plan_id, "a plan")
@@ -354,6 +365,8 @@ class Checker:
         course.closed = True
         for step_id, slot in course.steps.get(course.plan or "", {}).items():
             effect = self._operations.of_slot(fact.intent_id, *slot)
+            if self._spared(fact.intent_id, course.plan or "", step_id, slot[0], effect):
+                continue
             if (course.plan or "", step_id) not in course.joined and not _undone(effect):
                 said = "was never dispatched" if effect is None else f"is {effect.status} and has not succeeded"
                 self._report("CLOSE", (fact.intent_id, step_id), f"step {step_id} {said}")

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from joingate_processors.law import dispositions, goals
+from joingate_processors.law import dispositions, goals, sparing
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.digests import digest_of
@@ -103,13 +103,13 @@ def close(case: Case, claim: c.Close) -> Ruling:
 
 
 def _check_joins(case: Case, plan: PlanRow) -> None:
-    """Refuse unless each step that has not succeeded is compensated by a record that names it."""
+    """Refuse unless each step that has not succeeded is compensated by a record that names it, or had nothing to do."""
     at = plan.first_step
     while at is not None:
         step = case.state.steps.get(step_key(plan.intent_id, plan.plan_id, at))
         if step is None:
             return
-        if not step.succeeded:
+        if not step.succeeded and not sparing.is_spared(case, step):
             operation = case.slot_operation(step)
             if operation is None or operation.status != "COMPENSATED":
                 status = "not dispatched" if operation is None else operation.status

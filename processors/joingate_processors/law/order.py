@@ -3,6 +3,7 @@
 It is asked when a step is dispatched and again when it is about to act, since what it rests on may be gone by then.
 """
 
+from joingate_processors.law import sparing
 from joingate_processors.law.case import Case
 from joingate_processors.law.deadlines import expired
 from joingate_processors.law.opening import ready
@@ -16,9 +17,14 @@ Unmet = tuple[str, str]
 
 
 def is_joined(case: Case, step: Step) -> bool:
-    """Whether the step's effect is there, is what it has to be, and was not overtaken by a step that invalidates it."""
+    """Whether the step's effect is there, is what it has to be, and was not overtaken by a step that invalidates it;
+
+    or whether nothing had to be done, since its goal was reached without it.
+    """
     operation = case.slot_operation(step)
-    return _stands(case, operation) and (not step.invalidated_by or invalidated(case, step, operation) is None)
+    if _stands(case, operation):
+        return not step.invalidated_by or invalidated(case, step, operation) is None
+    return sparing.is_spared(case, step)
 
 
 def _stands(case: Case, operation: Operation | None) -> bool:
@@ -154,7 +160,8 @@ def _is_behind(case: Case, step: Step) -> bool:
     What REQUIRES it is another matter: where the effect is gone, or was invalidated, that stays refused.
     """
     operation = case.slot_operation(step)
-    return _stands(case, operation) or (operation is not None and operation.status == "COMPENSATED")
+    undone = operation is not None and operation.status == "COMPENSATED"
+    return undone or _stands(case, operation) or sparing.is_spared(case, step)
 
 
 def _pivot_unmet(case: Case, plan: PlanRow, pivot: Step) -> Unmet | None:

@@ -9,11 +9,11 @@ from joingate_processors.law import (
     conditions,
     custody,
     dispositions,
-    goals,
     order,
     outcomes,
     reliance,
     resources,
+    sparing,
     versions,
     waiting,
 )
@@ -44,6 +44,10 @@ def plan(case: Case, claim: c.Plan) -> Ruling:
         refuse("MALFORMED", f"a plan needs a plan_id and 1 to {STEPS_MAX} steps", claim.plan_id)
     details = _details(case, claim)
     intent = case.current_intent(claim.intent_id, claim.intent_version)
+    for one in details:
+        if one["goal_id"] is not None and one["goal_id"] not in intent.goals:
+            refuse("MALFORMED", f"step {one['step_id']} is for goal {one['goal_id']}, which version {intent.version} "
+                   "does not have", claim.plan_id)  # fmt: skip
     known = case.state.plans.get(plan_key(claim.intent_id, claim.plan_id))
     content = _content(claim, details, claim.adopt)
     # A candidate is adopted by the same plan said for adoption, so how it was said is no part of what it is.
@@ -296,11 +300,11 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
 
 def _check_goal(case: Case, intent: Intent, action: Action, goal_id: str, identity: str) -> None:
     """Refuse what would work on a goal that is reached. Looking at it, and what discharges, stays allowed."""
-    sources = goals.reached(case.state, intent, goal_id)
-    if not sources or action.effect == "OBSERVE" or admission.discharges(case.catalogue, action):
+    sources = sparing.spared_by(case, intent, action, goal_id)
+    if not sources:
         return
     refuse("OBJECTIVE_ALREADY_SATISFIED", f"{', '.join(sources)} showed that goal {goal_id} is reached, so it needs no "
-           f"{action.name}: plan without it", identity, "SATISFIED")  # fmt: skip
+           f"{action.name}", identity, "SATISFIED")  # fmt: skip
 
 
 def _is_free(operation: f.OperationOpened) -> bool:
