@@ -32,7 +32,10 @@ from joingate_schemas.record import changed
 
 STEPS_MAX = 1_000
 OPEN_MAX = 500
-"""How many operations, and how many commitments, an intent may have open: its cancel concerns them all at once."""
+"""How many operations, and how many commitments, an intent may have open: its cancel concerns them all at once.
+
+What discharges may start beyond it, up to twice as many.
+"""
 
 
 # --- Plan ------------------------------------------------------------------------------------------------------------
@@ -247,7 +250,7 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
     current = case.slot_operation(step)
     if current is not None and current.status in order.OPEN_OR_SETTLED:
         return _same_wish(claim, action, step, arguments, current)
-    if intent.operations_open >= OPEN_MAX or intent.commitments_open >= OPEN_MAX:
+    if max(intent.operations_open, intent.commitments_open) >= _most_open(case, intent, action):
         open_now = f"{intent.operations_open} operations and {intent.commitments_open} commitments"
         refuse("COMMITMENT_DEBT", f"it has {open_now} open, and may have {OPEN_MAX} of each", step.slot_id)
     generation = 1 if current is None else current.generation + 1
@@ -296,6 +299,12 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
     facts += more
     facts += approvals.carried(case, action, current, operation)
     return Ruling("ACCEPTED", "OK", "", operation.operation_id, operation.status, facts)
+
+
+def _most_open(case: Case, intent: Intent, action: Action) -> int:
+    """How much of each the intent may have open for `action` to start: twice as much for what makes it less."""
+    full = max(intent.operations_open, intent.commitments_open) >= OPEN_MAX
+    return 2 * OPEN_MAX if full and admission.discharges(case.catalogue, action) else OPEN_MAX
 
 
 def _check_goal(case: Case, intent: Intent, action: Action, goal_id: str, identity: str) -> None:

@@ -119,7 +119,8 @@ class Scene:
         )  # fmt: skip
 
     def cancel(self) -> None:
-        self.say(c.CancelIntent(**self.common("cancel")))
+        """The cancel that the planner `p` had said, once more."""
+        self.say(c.CancelIntent(**self.common("cancel"), principal="p", reason="the customer withdrew"))
 
     # --- what came of it
 
