@@ -16,7 +16,9 @@ def spared_by(case: Case, intent: Intent, action: Action, goal_id: str) -> list[
     Looking at a goal, and what discharges an obligation, always has something to do.
     """
     sources = goals.reached(case.state, intent, goal_id)
-    return [] if action.effect == "OBSERVE" or admission.discharges(case.catalogue, action) else sources
+    if not sources or action.effect == "OBSERVE" or admission.discharges(case.catalogue, action):
+        return []
+    return sources
 
 
 def is_spared(case: Case, step: Step) -> bool:
