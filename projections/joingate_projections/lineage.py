@@ -17,7 +17,6 @@ NODES_MAX = 1_000
 """Nodes in one answer; beyond them it is `cut`: ask about something lower."""
 SUBJECTS_MAX = 50
 _DOWN = frozenset({"LEADS_TO", "UNDONE_BY"})
-_SCOPED = {"GOAL": "goals", "TASK": "steps"}
 # What an answer says of a node, from its row: enough to tell what it is and how it stands.
 _TOLD = {
     "INTENT": ("intents", ("intent_id", "version", "objective", "tenant", "status", "shown")),

@@ -84,6 +84,11 @@ def ready(case: Case, action: Action, phases: f.Phases) -> tuple[f.OperationStat
     return ("SUBMITTED" if phases == "ONE_PHASE" else "VALIDATED"), "SILENCE", case.now + action.silence_ms
 
 
+def waiting_for_resources(case: Case) -> tuple[f.OperationStatus, f.Timer, int]:
+    """Status, timer and deadline of an operation that waits for the arbiter's word."""
+    return "STAGED", "RESOURCES", case.now + case.catalogue.resource_wait_ms
+
+
 def opened(
     case: Case, action: Action, *, intent_id: str, intent_version: int, plan_id: str, step_id: str,
     goal_id: str | None, business_key: str, arguments: Arguments, generation: int, commitment: str | None = None,
@@ -102,7 +107,7 @@ def opened(
     elif plan_id and action.hold_ms:
         status, timer, deadline = "STAGED", "HOLD", case.now + action.hold_ms
     elif needs:
-        status, timer, deadline = "STAGED", "RESOURCES", case.now + case.catalogue.resource_wait_ms
+        status, timer, deadline = waiting_for_resources(case)
     return f.OperationOpened(
         operation_id=identity or operation_id(intent_id, action.name, business_key, generation), intent_id=intent_id,
         intent_version=intent_version, plan_id=plan_id, step_id=step_id, goal_id=goal_id, action=action.name,

@@ -6,7 +6,7 @@ It is asked when a step is dispatched and again when it is about to act, since w
 from joingate_processors.law import sparing
 from joingate_processors.law.case import Case
 from joingate_processors.law.deadlines import expired
-from joingate_processors.law.opening import ready
+from joingate_processors.law.opening import ready, waiting_for_resources
 from joingate_processors.law.state import Commitment, Operation, PlanRow, Step, plan_key, step_key
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Action
@@ -99,11 +99,6 @@ def start(case: Case, action: Action, operation: Operation) -> tuple[f.Operation
 def lacking(operation: Operation) -> list[str]:
     """The resources that the operation needs and was not granted, in the order in which they are asked for."""
     return sorted(reference for reference in operation.needs if reference not in operation.held)
-
-
-def waiting_for_resources(case: Case) -> tuple[f.OperationStatus, f.Timer, int]:
-    """Status, timer and deadline of an operation that waits for the arbiter's word."""
-    return "STAGED", "RESOURCES", case.now + case.catalogue.resource_wait_ms
 
 
 def act(case: Case, action: Action, operation: Operation) -> tuple[f.OperationStatus, f.Timer, int]:

@@ -9,7 +9,7 @@ operation and gives back what it had. The arbiter's word comes as a claim of its
 from joingate_processors.law import order, outcomes, waiting
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
-from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT
+from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT, waiting_for_resources
 from joingate_processors.law.state import Commitment, Intent, Operation, State
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -119,7 +119,7 @@ def _goes_on(case: Case, operation: Operation, reference: str, facts: list[AnyFa
     status: f.OperationStatus
     timer: f.Timer
     if lacking:
-        status, timer, deadline = order.waiting_for_resources(case)
+        status, timer, deadline = waiting_for_resources(case)
         facts.append(changed(operation, lacking[0], "ASKED"))
     else:
         status, timer, deadline = order.act(case, action, operation)

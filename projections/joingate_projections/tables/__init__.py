@@ -27,6 +27,21 @@ class Table:
     hidden: bool = False
 
 
+NOTHING_OUTSIDE = dict.fromkeys(
+    (
+        "operations_open",
+        "operations_acting",
+        "operations_in_doubt",
+        "commitments_open",
+        "commitments_proposed",
+        "commitments_active",
+        "commitments_in_doubt",
+        "commitments_breached",
+    ),
+    0,
+)
+"""The counts of what is open in the world outside, for a row under which nothing is yet."""
+
 _ALL = (
     Table("intents", ("status", "shown", "tenant", "plan_id"), ("status", "shown")),
     Table("goals", ("intent_id", "goal_id", "status", "shown", "risk_class", "parent_goal_id"), ("status", "shown")),

@@ -6,24 +6,11 @@ done for it, and what it has outside, is counted here by whoever folds operation
 
 from collections.abc import Collection
 
-from joingate_projections.tables import At, Row, Rows, joined, lineage, shown
+from joingate_projections.tables import NOTHING_OUTSIDE, At, Row, Rows, joined, lineage, shown
 from joingate_schemas.claims import Goal
 from joingate_schemas.facts import IntentDeclared, ObservationRecorded
 
-_NOTHING_OUTSIDE = dict.fromkeys(
-    (
-        "operations_open",
-        "operations_acting",
-        "operations_in_doubt",
-        "commitments_open",
-        "commitments_proposed",
-        "commitments_active",
-        "commitments_in_doubt",
-        "commitments_breached",
-        "orphans",
-    ),
-    0,
-)
+_NOTHING_OPEN = {**NOTHING_OUTSIDE, "orphans": 0}
 
 
 def declared(rows: Rows, fact: IntentDeclared, before: Row | None, at: At) -> None:
@@ -48,11 +35,11 @@ def _stated(fact: IntentDeclared, goal: Goal, old: Row | None, at: At) -> Row:
         "parent_goal_id": goal.get("parent_goal_id"),
         "status": "OPEN",
         "observation": None,
-        **_NOTHING_OUTSIDE,
+        **_NOTHING_OPEN,
         **at.born(),
     }
     if old is not None:
-        row |= {name: old[name] for name in ("since_version", "created_at", "first", *_NOTHING_OUTSIDE)}
+        row |= {name: old[name] for name in ("since_version", "created_at", "first", *_NOTHING_OPEN)}
         if old["acceptance"] == goal["acceptance"]:
             row["observation"] = old["observation"]  # What was seen is about the same state.
     return row

@@ -5,7 +5,7 @@ leads from a slot to its latest operation and to the step of the latest adopted 
 operation to the steps of other plans that show it. Those are bounded, and so is the cost of a change of an operation.
 """
 
-from joingate_projections.tables import KEPT_MAX, At, Row, Rows, goals, joined, lineage, shown
+from joingate_projections.tables import KEPT_MAX, NOTHING_OUTSIDE, At, Row, Rows, goals, joined, lineage, shown
 from joingate_schemas.facts import (
     IntentCancelled,
     IntentClosed,
@@ -17,19 +17,6 @@ from joingate_schemas.facts import (
     StepSucceeded,
 )
 
-_NOTHING_OUTSIDE = dict.fromkeys(
-    (
-        "operations_open",
-        "operations_acting",
-        "operations_in_doubt",
-        "commitments_open",
-        "commitments_proposed",
-        "commitments_active",
-        "commitments_in_doubt",
-        "commitments_breached",
-    ),
-    0,
-)
 # A step whose slot's operation ended so is to be done anew; any other operation is already the step's own.
 _GONE = frozenset({"WITHDRAWN", "FAILED", "COMPENSATED"})
 
@@ -62,7 +49,7 @@ def intent_declared(rows: Rows, fact: IntentDeclared, at: At) -> None:
             "plan_id": None,
             "plan_steps": 0,
             "plan_steps_joined": 0,
-            **_NOTHING_OUTSIDE,
+            **NOTHING_OUTSIDE,
             "orphans": orphans["count"] if orphans else 0,
             **at.born(),
         },
