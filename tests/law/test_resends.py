@@ -2,9 +2,11 @@
 
 import pytest
 
-from .catalogues import varied
+from joingate_schemas import claims as c
+
+from .catalogues import raised, varied, without_keys
 from .driver import Court, step
-from .scenes import doubted, resent
+from .scenes import doubted, paying, resent
 
 DAY_MS = 86_400_000
 
@@ -99,3 +101,30 @@ def test_a_downstream_that_never_forgets_a_key_takes_a_resend_at_any_time(court:
     court.now += 400 * DAY_MS
     assert court.observe("s1", "RESEND").verdict == "ACCEPTED"
     assert court.commands(court.op_id("s1")) == ["EXECUTE 1", "EXECUTE 2"]
+
+
+@pytest.mark.parametrize("keyed_at_first", [True, False])
+def test_keys_that_the_bank_learnt_or_lost_since_the_first_send_carry_no_resend(keyed_at_first: bool) -> None:
+    before, after = (varied(), without_keys()) if keyed_at_first else (without_keys(), varied())
+    court = Court(before)
+    court.load()
+    paying(court)
+    court.in_doubt("s1")
+    court.catalogue = after
+    court.say(c.CatalogueChanged(claim_id="again", intent_id="", digest=after.digest, version="2",
+                                 catalogue=after.source))  # fmt: skip
+    refused = court.observe("s1", "RESEND")
+    assert (refused.verdict, refused.reason) == ("REJECTED", "NOT_FRESH")
+    assert court.op("s1").attempt == 1
+
+
+def test_a_catalogue_that_changes_nothing_about_the_bank_leaves_the_resend_allowed() -> None:
+    court = Court(varied())
+    court.load()
+    paying(court)
+    court.in_doubt("s1")
+    court.catalogue = after = raised("window")
+    court.say(c.CatalogueChanged(claim_id="again", intent_id="", digest=after.digest, version="2",
+                                 catalogue=after.source))  # fmt: skip
+    assert court.observe("s1", "RESEND").verdict == "ACCEPTED"
+    assert court.op("s1").attempt == 2

@@ -154,13 +154,18 @@ class Case:
         return {name for name in operation.approvals if name not in expiries or expiries[name] > self.now}
 
     def key_known_until(self, operation: Operation) -> int | None:
-        """Until when the downstream knows the key (ms): 0 if it has no keys, None if it never forgets."""
-        downstream = self.downstream_of(operation)
-        if downstream is None or "IDEMPOTENT_KEY" not in downstream.capabilities:
+        """Until when the downstream knows the key (ms): 0 if it has no keys, None if it never forgets.
+
+        A key is known from the first send on only if the downstream had keys then: what a later catalogue says of it
+        holds for later sends, so both have to know keys, and the shorter horizon counts.
+        """
+        downstreams = [one.downstreams.get(operation.downstream) for one in self._declarations(operation)]
+        if any(one is None or "IDEMPOTENT_KEY" not in one.capabilities for one in downstreams):
             return 0
-        if downstream.key_horizon_ms is None or operation.first_permit_at is None:
+        horizons = [one.key_horizon_ms for one in downstreams if one is not None and one.key_horizon_ms is not None]
+        if not horizons or operation.first_permit_at is None:
             return None
-        return operation.first_permit_at + downstream.key_horizon_ms
+        return operation.first_permit_at + min(horizons)
 
     def key_outlives(self, operation: Operation, acting_ms: int) -> bool:
         """Whether the downstream still knows the key when what is allowed now, for `acting_ms`, has landed."""
