@@ -128,3 +128,18 @@ def test_a_catalogue_that_changes_nothing_about_the_bank_leaves_the_resend_allow
                                  catalogue=after.source))  # fmt: skip
     assert court.observe("s1", "RESEND").verdict == "ACCEPTED"
     assert court.op("s1").attempt == 2
+
+
+@pytest.mark.parametrize("keyed_at_first", [True, False])
+def test_a_tombstone_proves_nothing_of_what_was_sent_to_a_bank_without_keys(keyed_at_first: bool) -> None:
+    before = varied() if keyed_at_first else without_keys()
+    court = Court(before)
+    court.load()
+    paying(court)
+    court.in_doubt("s1")
+    court.catalogue = after = raised("window")
+    court.say(c.CatalogueChanged(claim_id="again", intent_id="", digest=after.digest, version="2",
+                                 catalogue=after.source))  # fmt: skip
+    court.advance(600_000)
+    court.observe("s1", "ABSENT", proof="TOMBSTONE")
+    assert court.op("s1").status == ("FAILED" if keyed_at_first else "IN_DOUBT")

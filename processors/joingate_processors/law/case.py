@@ -144,9 +144,14 @@ class Case:
         return 0 if operation.permit_at is None else operation.permit_at + (0 if action is None else action.permit_ms)
 
     def can_prove(self, operation: Operation, proof: Proof) -> bool:
-        """Whether the operation's downstream is able to what `proof` rests on, as far as it is declared."""
-        needed, downstream = _PROVEN_BY.get(proof), self.downstream_of(operation)
-        return needed is None or (downstream is not None and needed in downstream.capabilities)
+        """Whether the operation's downstream is able to what `proof` rests on, as far as it is declared.
+
+        A key's tombstone keeps out only what was sent to a downstream that minded keys: it must have had them then too.
+        """
+        needed = _PROVEN_BY.get(proof)
+        known = self._declarations(operation) if proof == "TOMBSTONE" else [self.catalogue]
+        downstreams = [one.downstreams.get(operation.downstream) for one in known]
+        return needed is None or all(one is not None and needed in one.capabilities for one in downstreams)
 
     def approved_by(self, operation: Operation) -> set[str]:
         """Whose approval of the operation holds now."""
