@@ -5,6 +5,7 @@ resources in memory and folds its ledger when it takes a partition over.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -141,7 +142,10 @@ class ArbiterWorker:
             self._become(seat, "RESTORING", str(error))
         except Stopping:
             log.info("Partition %s is let go before it was taken over.", seat.partition.number)
-        except (Halted, ClockOff) as error:
+        except ClockOff as error:
+            self._halt(seat, str(error))
+            seat.retry_at = time.monotonic() + self._settings.halted_retry_ms / 1000
+        except Halted as error:
             self._halt(seat, str(error))
         except Exception as error:
             log.exception("Partition %s met a fault that nothing foresaw.", seat.partition.number)
@@ -150,6 +154,7 @@ class ArbiterWorker:
 
     def _halt(self, seat: _Seat, why: str) -> None:
         log.error("Partition %s HALTED: %s", seat.partition.number, why)
+        seat.failures, seat.retry_at = seat.failures + 1, math.inf
         seat.partition.close()
         self._become(seat, "HALTED", why)
 
@@ -163,11 +168,7 @@ class ArbiterWorker:
         if not self._dealt_out:
             return
         for seat in list(self._seats.values()):
-            if (
-                seat.state == "RESTORING"
-                and time.monotonic() >= seat.retry_at
-                and self._guarded(seat, self._open(seat))
-            ):
+            if seat.state != "RUNNING" and time.monotonic() >= seat.retry_at and self._guarded(seat, self._open(seat)):
                 seat.failures = 0
                 self._become(seat, "RUNNING")
                 log.info("Partition %s runs, epoch %s.", seat.partition.number, seat.partition.epoch)
