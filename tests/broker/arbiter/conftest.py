@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from joingate_processors.gate.worker import run_gate
 from joingate_schemas import claims as c
 from joingate_schemas.arbitration import ArbiterDecision
 from joingate_schemas.catalogue import Action, Argument, Catalogue, Downstream, Resource
+from joingate_schemas.catalogue_file import catalogue_from_json
 from joingate_schemas.codec import AnyRecord, Codec
 from joingate_schemas.decisions import Decision
 from joingate_schemas.ids import operation_id
@@ -44,8 +46,11 @@ def catalogue(lease_ms: int | None) -> Catalogue:
     grind = Action("grind", "mill", "REVERSIBLE", "RETRYABLE", "miller", silence_ms=600_000, resources=("slot:{slot}",),
                    arguments=(Argument("slot"),))  # fmt: skip
     slot = Resource("slot", "EXCLUSIVE", arbitrated=True, lease_ms=lease_ms)
-    return Catalogue("1", "digest-1", b"{}", {"mill": Downstream("mill", ("IDEMPOTENT_KEY",))}, {"grind": grind},
+    made = Catalogue("1", "", b"", {"mill": Downstream("mill", ("IDEMPOTENT_KEY",))}, {"grind": grind},
                      resources={"slot": slot}, resource_wait_ms=600_000)  # fmt: skip
+    # As it is read back from its own canonical JSON, so that an audit reads it from the ledger too.
+    form = {name: value for name, value in asdict(made).items() if name not in ("digest", "source")}
+    return catalogue_from_json(json.dumps(form, sort_keys=True).encode())
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
