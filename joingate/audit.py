@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from joingate.audit_resources import ResourceAudit
 from joingate.faults import MALFORMED, FaceError
-from joingate.ledger import ASK_S, Entry, LedgerReader
+from joingate.ledger import ASK_S, Entry, LedgerReader, ResourceLedgerReader
 from joingate.settings import Settings
 from joingate_processors.forensics.checked_seven import RuleReport, merged
 from joingate_processors.forensics.checker import Checker
@@ -40,8 +41,10 @@ class AuditReport:
     """What came of an audit: records by partition, breaches as sentences, and what could not be decided again.
 
     `records` has every partition that was read, the empty ones too. Over no record at all nothing was shown to hold.
-    `repeated` counts REPLAYED decisions, whose claims the ledger names and does not keep. `seven` are the verdicts on
-    the seven rules about obligations, over all partitions.
+    `repeated` counts REPLAYED decisions, whose claims the ledger names and does not keep. `resource_records` are those
+    of the arbiter's ledger; its breaches are among the others. `resources_under_way` counts what is held for operations
+    that are over, of which the arbiter has not heard yet. `seven` are the verdicts on the seven rules about
+    obligations, over all partitions.
     """
 
     records: dict[int, int] = field(default_factory=dict)
@@ -49,6 +52,9 @@ class AuditReport:
     disagreements: list[str] = field(default_factory=list)
     decided_again: int = 0
     repeated: int = 0
+    resource_records: dict[int, int] = field(default_factory=dict)
+    resources_held: int = 0
+    resources_under_way: int = 0
     seven: list[RuleReport] = field(default_factory=lambda: merged(()))
 
     @property
@@ -64,6 +70,14 @@ class AuditReport:
         """The report as sentences."""
         for partition, count in sorted(self.records.items()):
             yield f"Partition {partition}: {f'{count} records, linked without a gap' if count else 'empty'}."
+        for partition, count in sorted(self.resource_records.items()):
+            if count:
+                yield f"Resource partition {partition}: {count} records, linked without a gap."
+        if any(self.resource_records.values()):
+            yield (
+                f"Resources held or spent: {self.resources_held}; to be given back by what the arbiter has not heard "
+                f"yet: {self.resources_under_way}."
+            )
         yield f"Invariants broken: {len(self.violations)}."
         yield from self.violations[:_SHOWN_MAX]
         yield "The seven rules about obligations:"
@@ -76,18 +90,45 @@ class AuditReport:
 
 
 def verify_ledger(settings: Settings, partition: int | None = None) -> AuditReport:
-    """Read the ledger to its end and check it. Raises FaceError when it can't be read, or its chain is broken."""
+    """Read both ledgers to their ends and check them. Raises FaceError when one can't be read, or its chain is broken.
+
+    The arbiter's is read first: whatever it heard by then has its decision in what is read of the gate's after it.
+    """
+    with ResourceLedgerReader(settings) as books:
+        resources = ResourceAudit(books.codec, books.reads, only=partition)
+        for ruling in books.to_end():
+            resources.ruling(ruling)
     with LedgerReader(settings, partition=partition) as ledger:
-        return audit_records(ledger.to_end(), ledger.codec, ledger.reads)
+        report = audit_records(ledger.to_end(), ledger.codec, ledger.reads, resources)
+    if resources.lacks:
+        with ResourceLedgerReader(settings) as books:
+            for ruling in books.to_end():
+                resources.later(ruling)
+    _tell_resources(report, resources)
+    return report
 
 
-def audit_records(entries: Iterable[Entry], codec: Codec, partitions: Iterable[int] = ()) -> AuditReport:
-    """Check records of a ledger, each partition's in order from its first. `partitions`: which there are."""
+def _tell_resources(report: AuditReport, resources: ResourceAudit) -> None:
+    report.violations += resources.breaches()
+    report.disagreements += resources.disagreements
+    report.resource_records = resources.records
+    report.resources_held, report.resources_under_way = resources.held, resources.under_way
+
+
+def audit_records(
+    entries: Iterable[Entry], codec: Codec, partitions: Iterable[int] = (), resources: ResourceAudit | None = None
+) -> AuditReport:
+    """Check records of a ledger, each partition's in order from its first. `partitions`: which there are.
+
+    `resources` has read the arbiter's ledger, and hears of the records too.
+    """
     report, audits = AuditReport(records=dict.fromkeys(partitions, 0)), dict[int, _Audit]()
     for entry in entries:
         audit = audits.setdefault(entry.partition, _Audit(codec, report))
         report.records[entry.partition] = report.records.get(entry.partition, 0) + 1
         audit.read(entry)
+        if resources is not None:
+            resources.entry(entry)
     report.seven = merged(one for audit in audits.values() for one in audit.seven())
     return report
 

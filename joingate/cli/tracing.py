@@ -192,6 +192,7 @@ def _show_proof(result: "ProveResult") -> None:
 def verify(partition: Partition = None, json: Json = False) -> None:
     """Check a live ledger: its chain, every invariant by a checker of its own, and each decision by the law again.
 
+    So too the arbiter's ledger, and the two beside each other: what was granted was asked for, and is given back.
     Reads only. Exit code 1 if anything is broken, or if there is nothing to check.
     """
     from joingate.audit import verify_ledger

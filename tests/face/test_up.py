@@ -185,6 +185,30 @@ def test_it_goes_on_until_a_process_dies_and_says_which(bootstrap: str, topic_pr
 
 @pytest.mark.broker
 @pytest.mark.slow
+@pytest.mark.parametrize("scarce", [True, False])
+def test_an_arbiter_is_started_where_the_catalogue_has_something_for_it_to_decide_and_only_there(
+    scarce: bool, bootstrap: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    """It is ready before anything is asked for, or the round would not have ended well."""
+    text = (files("joingate_schemas") / "builtin.yaml").read_text(encoding="utf-8")
+    assert "arbitrated" not in text
+    if scarce:
+        text = text.replace("fee: {mode: ONCE_EVER}", "fee: {mode: ONCE_EVER, arbitrated: true}")
+    (tmp_path / "catalogue.yaml").write_text(text, encoding="utf-8")
+    environment = {"BOOTSTRAP_SERVERS": bootstrap, "JOINGATE_PREFIX": topic_prefix, "TMPDIR": str(tmp_path),
+                   "JOINGATE_CATALOGUE": str(tmp_path / "catalogue.yaml")}  # fmt: skip
+    process = start_up_with("stage.expect('it is done', True, '')", "--once", environment=environment)
+    try:
+        assert process.stdout is not None
+        said = process.stdout.read()
+        assert process.wait(60.0) == 0, said
+        assert ("starting the arbiter" in said) is scarce
+    finally:
+        end(process)
+
+
+@pytest.mark.broker
+@pytest.mark.slow
 def test_where_the_catalogue_has_something_scarce_the_arbiter_runs_too_and_the_stories_hold(
     bootstrap: str, topic_prefix: str, tmp_path: Path
 ) -> None:

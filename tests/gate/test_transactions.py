@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from joingate_processors.gate.transactions import Aborted, OnDelivery, Writer, WriterLost
+from joingate_processors.gate.transactions import Aborted, OnDelivery, RecordTooLarge, Writer, WriterLost
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", False, True, False))
 MUST_ABORT = KafkaException(KafkaError(KafkaError.INVALID_TXN_STATE, "cannot go on", False, False, True))
@@ -44,6 +44,7 @@ class Producer:
         self._call("abort")
 
     def flush(self, timeout: float) -> int:
+        self._call("flush")
         return self.full
 
     def poll(self, timeout: float) -> int:
@@ -57,6 +58,8 @@ class Producer:
         if self.full:
             self.full -= 1
             raise BufferError("queue full")
+        if self.failures.get("produce"):
+            raise self.failures["produce"].pop(0)
 
 
 def writer(producer: Producer, deadline_ms: int = 5_000, stopping: Callable[[], bool] = lambda: False) -> Writer:
@@ -191,6 +194,40 @@ def test_a_full_queue_is_waited_for_and_a_stuck_one_loses_the_writer() -> None:
         writer(producer, deadline_ms=0).produce_when_there_is_room("ledger", b"", None, 0)
     with pytest.raises(WriterLost):
         writer(producer, deadline_ms=0).flush()
+
+
+def test_a_client_that_refuses_a_record_has_lost_its_writer_whether_or_not_there_was_room_at_once() -> None:
+    """As after a fence amid a batch: the client knows before anybody asks it to commit."""
+    refused = KafkaException(KafkaError(KafkaError._STATE, "the transaction has failed"))
+    one = writer(Producer(produce=[refused, refused], flush=[refused]))
+    for hand_over in (one.produce, one.produce_when_there_is_room):
+        with pytest.raises(WriterLost, match="w-0 may hand over no record: the transaction has failed"):
+            hand_over("ledger", b"", b"key", 0)
+    with pytest.raises(WriterLost, match="may hand over no record"):
+        one.flush()
+    one.produce("ledger", b"", b"key", 0)
+
+
+def test_a_record_that_no_writer_could_write_does_not_lose_this_one() -> None:
+    """Another writer would be refused it too, over and over."""
+    too_large = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large"))
+    with pytest.raises(RecordTooLarge, match="5 bytes for ledger"):
+        writer(Producer(produce=[too_large])).produce("ledger", b"12345", b"key", 0)
+
+
+def test_who_wants_to_hear_of_a_record_is_told_to_the_client() -> None:
+    heard: list[OnDelivery | None] = []
+
+    class Noting(Producer):
+        def produce(self, *record: object, on_delivery: OnDelivery | None = None) -> None:
+            heard.append(on_delivery)
+
+    def on_delivery(*_: object) -> None: ...
+
+    one = writer(Noting())
+    one.produce("ledger", b"", b"key", 0)
+    one.produce("ledger", b"", b"key", 0, on_delivery=on_delivery)
+    assert heard == [None, on_delivery]
 
 
 def test_positions_that_never_come_back_lose_the_writer_which_is_then_left_alone() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from joingate_processors.forensics.checked_both import TwoLedgers
 from joingate_processors.forensics.simulator import Simulator
 from joingate_processors.law.state import Operation
 from joingate_schemas import claims as c
@@ -118,8 +119,19 @@ class Market:
         identity = self.op(intent).operation_id
         return [one.kind for one in self.sim.sent if isinstance(one, Command) and one.operation_id == identity]
 
+    def beside(self) -> TwoLedgers:
+        """The two ledgers beside each other, as they are read when both are live: the arbiter's first."""
+        book = TwoLedgers()
+        for ruling in self.sim.arbiter.decisions:
+            book.ruling(0, ruling)
+        for decision in self.sim.decisions:
+            book.decision(self.sim.partition, decision)
+        return book
+
     def check(self) -> None:
         """What may act has what it needs; what the arbiter has given is known to its gate; nobody waits unheard."""
+        beside = self.beside()
+        assert [*beside.unheard(), *beside.unasked(), *beside.kept()] == []
         state, arbiter = self.sim.state, self.sim.arbiter.state
         for _, row in state.rows("operations"):
             assert isinstance(row, Operation)

@@ -308,7 +308,7 @@ def test_whatever_happens_both_deciders_agree_and_both_ledgers_rebuild_them(
         market.check()
     commands = [one for one in market.sim.sent if isinstance(one, Command)]
     assert check(market.sim.decisions, raw=market.sim.ledger, commands=commands) == []
-    assert check_resources(market.sim.arbiter.decisions, market.sim.arbiter.ledger) == []
+    assert check_resources(market.sim.arbiter.decisions, market.sim.arbiter.ledger, market.sim.codec) == []
     told = [one for one in market.sim.sent if isinstance(one, ResourceMessage)]
     asked = [(one.operation_id, one.resource_ref, one.n) for one in told]
     assert len(set(asked)) == len(asked), "a decision says one thing of each resource"

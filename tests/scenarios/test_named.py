@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,14 @@ def test_every_row_of_failures_has_its_scenario() -> None:
         expected = [line for line in read_trace(one.trace).lines if isinstance(line, ExpectLine)]
         assert one.wrong.endswith(".") and one.expected.endswith("."), one.name  # noqa: PT018 - one habit, two fields
         assert len(expected) >= 3, f"{one.name} expects next to nothing"
+
+
+def test_every_end_of_a_process_is_made_on_a_real_broker_too() -> None:
+    """By a test of the scenario's name."""
+    played = (Path(__file__).parents[1] / "broker" / "gate" / "test_scenarios.py").read_text()
+    crashes = [one.name for one in scenarios() if one.crash]
+    assert len(crashes) >= 8
+    assert [name for name in crashes if f"def test_{name.replace('-', '_')}(" not in played] == []
 
 
 def complaints(report: ScenarioReport) -> str:

@@ -27,6 +27,7 @@ class ArbiterSettings:
     transaction_timeout_ms: int = 60_000
     commit_deadline_ms: int = 45_000  # how long a transaction's end may stay unknown before its writer is replaced
     max_skew_ms: int = 10_000  # how far this machine's clock may be off the broker's
+    halted_retry_ms: int = 30_000  # after how long a clock that halted a partition is looked at again
     halted_after_ms: int = 60_000  # how long restoring may see no movement of a log that it has not read to its end
 
     @property

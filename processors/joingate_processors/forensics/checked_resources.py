@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from joingate_processors.forensics.violations import Report, Violation
 from joingate_schemas import facts as f
-from joingate_schemas.arbitration import ArbiterDecision, Hold
+from joingate_schemas.arbitration import ArbiterDecision, Hold, Reserve
+from joingate_schemas.codec import Codec, Undecodable
 from joingate_schemas.decisions import Decision
 
 RESOURCE_INVARIANTS: dict[str, str] = {
@@ -21,9 +22,22 @@ RESOURCE_INVARIANTS: dict[str, str] = {
     "WITHIN": "A quantity is granted within the capacity that is declared, beside all that others have.",
     "QUARANTINED": "Nothing is granted while another operation keeps the resource in quarantine.",
     "LEASE": "A lease that is over takes nothing away.",
+    "GRANT": "Only a grant gives an operation more of a resource, on the terms that its message asked for.",
     "NAMED": "A denial changes nobody's holding, and names somebody who has the resource.",
 }
 """What is checked of an arbiter's ledger: the name of each invariant, and the sentence that it is."""
+
+_TERMS = (
+    "resource_ref",
+    "operation_id",
+    "generation",
+    "intent_id",
+    "mode",
+    "quantity",
+    "capacity",
+    "keeps",
+    "lease_ms",
+)
 
 
 class ResourceBook:
@@ -50,17 +64,25 @@ class ResourceBook:
             self._report("RESOURCES", (operation_id, lacking), f"it may go on without {lacking}")
 
 
-def check_resources(decisions: Iterable[ArbiterDecision], raw: Sequence[bytes] | None = None) -> list[Violation]:
-    """Every breach in an arbiter's ledger, in order; empty if it keeps all invariants. `raw` are the records' bytes."""
-    book = _ArbiterBook()
+def check_resources(
+    decisions: Iterable[ArbiterDecision], raw: Sequence[bytes] | None = None, codec: Codec | None = None
+) -> list[Violation]:
+    """Every breach in an arbiter's ledger, in order; empty if it keeps all invariants.
+
+    `raw` are the records' bytes, for the chain; `codec` reads the messages in them, for the terms of what was granted.
+    """
+    book = ArbiterBook(codec)
     for place, decision in enumerate(decisions):
         book.read(decision, None if raw is None else raw[place])
     return book.violations
 
 
-class _ArbiterBook:
-    def __init__(self) -> None:
+class ArbiterBook:
+    """Reads one partition of an arbiter's ledger, record by record; `violations` grows as it goes."""
+
+    def __init__(self, codec: Codec | None = None) -> None:
         self.violations: list[Violation] = []
+        self._codec = codec
         self._holds: dict[str, dict[str, Hold]] = {}
         self._done: set[tuple[str, str, int]] = set()
         self._last: ArbiterDecision | None = None
@@ -82,6 +104,8 @@ class _ArbiterBook:
             self._done.add(key)
         if decision.verdict == "GRANTED" and decision.reason == "OK" and decision.hold is not None:
             self._read_grant(decision, decision.hold, others)
+        elif decision.hold is not None and not _may_stand(decision, decision.hold, before):
+            self._report("GRANT", decision, f"a {decision.message_type} gives it {decision.hold['quantity']}")
         if decision.verdict == "DENIED":
             if decision.hold != before:
                 self._report("NAMED", decision, "a denial changed what the operation has")
@@ -95,6 +119,8 @@ class _ArbiterBook:
             held.pop(decision.operation_id, None)
 
     def _read_grant(self, decision: ArbiterDecision, hold: Hold, others: list[Hold]) -> None:
+        if self._codec is not None:
+            self._read_terms(decision, hold, self._codec)
         if any(one["quarantined"] for one in others):
             self._report("QUARANTINED", decision, "another operation keeps it in quarantine")
         shared = [one for one in others if one["quantity"]]
@@ -103,6 +129,21 @@ class _ArbiterBook:
         taken = sum(one["quantity"] for one in others) + hold["quantity"]
         if hold["mode"] == "CAPACITY" and hold["capacity"] is not None and taken > hold["capacity"]:
             self._report("WITHIN", decision, f"{taken} of {hold['capacity']} are held with it")
+
+    def _read_terms(self, decision: ArbiterDecision, hold: Hold, codec: Codec) -> None:
+        try:
+            message = codec.decode(decision.message)
+        except Undecodable as error:
+            self._report("GRANT", decision, f"its message can't be read: {error}")
+            return
+        if not isinstance(message, Reserve):
+            self._report("GRANT", decision, f"its message is a {type(message).__name__}")
+            return
+        asked = {name: getattr(message, name) for name in _TERMS}
+        given = {name: dict(hold).get(name) for name in _TERMS}
+        if asked != given or (message.n, message.partition) != (decision.n, decision.gate_partition):
+            differ = ", ".join(name for name in _TERMS if asked[name] != given[name]) or "n or partition"
+            self._report("GRANT", decision, f"it differs from what its message asks for in {differ}")
 
     def _read_place(self, decision: ArbiterDecision, raw: bytes | None) -> None:
         last = self._last
@@ -119,3 +160,9 @@ class _ArbiterBook:
     def _report(self, invariant: str, decision: ArbiterDecision, sentence: str) -> None:
         ids = (decision.resource_ref or f"seq {decision.seq}", decision.operation_id)
         self.violations.append(Violation(self._seq, invariant, ids, sentence))
+
+
+def _may_stand(decision: ArbiterDecision, hold: Hold, before: Hold | None) -> bool:
+    """Whether it has no more than before; what was acted on without being held is spent all the same."""
+    spent = decision.message_type == "Free" and hold["status"] == "SPENT"
+    return spent or hold["quantity"] <= (before["quantity"] if before else 0)

@@ -18,6 +18,11 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def wall_ms() -> int:
+    """The wall clock, in ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
 class BrokerClock:
     """What time it is at the broker, at least: it may lag by the width of the best sample, it never runs ahead."""
 
@@ -28,7 +33,7 @@ class BrokerClock:
         max_skew_ms: int,
         *,
         monotonic: Callable[[], int] = monotonic_ms,
-        wall: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        wall: Callable[[], int] = wall_ms,
     ) -> None:
         self._max_skew_ms = max_skew_ms
         self._monotonic = monotonic

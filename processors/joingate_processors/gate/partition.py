@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from joingate_processors.gate.changelog import (
     CANARY_KEY,
@@ -264,7 +264,7 @@ class Partition:
                 docket.timers(self.heard.heard_to, self._settings.batch_max)
         except RegistryUnavailable as error:
             raise WriterLost(f"the schema registry does not answer ({error})") from error
-        except (WriterLost, KafkaException):
+        except WriterLost:
             raise
         except Exception as error:
             # A fault of ours: the law is total. Going on without this claim would not be the law's word, so stop here.

@@ -5,19 +5,20 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 import orjson
 
-log = logging.getLogger("joingate.gate")
+from joingate_processors.gate.clock import wall_ms
+from joingate_processors.gate.seat import SeatState
 
-PartitionState = Literal["RESTORING", "RUNNING", "STALLED", "HALTED"]
+log = logging.getLogger("joingate.gate")
 
 
 class PartitionStatus(TypedDict):
     """One partition: its state and a sentence on it, and how far it has come. `lag` counts intake offsets unread."""
 
-    state: PartitionState
+    state: SeatState
     sentence: str
     since: int  # ms since the epoch
     seq: int
@@ -82,8 +83,3 @@ class StatusBoard:
             if not self._unwritable:
                 log.warning("The status can't be written to %s: %s.", self._file, error)
             self._unwritable = True
-
-
-def wall_ms() -> int:
-    """The wall clock, in ms since the epoch."""
-    return time.time_ns() // 1_000_000

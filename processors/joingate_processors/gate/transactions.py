@@ -32,6 +32,10 @@ class WriterLost(RuntimeError):
     """The writer was fenced, broke, or left a transaction in doubt: replace it, and restore."""
 
 
+class RecordTooLarge(RuntimeError):
+    """A record is larger than any writer may write; the text says how large, and for which topic."""
+
+
 class TransactionalProducer(Protocol):
     """What is needed of confluent-kafka's `Producer`."""
 
@@ -80,8 +84,7 @@ class Writer:
         self.stuck = False
         """Whether a call never came back: then the producer must be left alone, not closed."""
         self._ahead: tuple[list[tuple[str, int, int]], Future[None]] | None = None
-        self.produce = producer.produce
-        """Hand over a record of the running transaction: topic, value, key, partition. Raises BufferError when full."""
+        self._hand_over = producer.produce
 
     def fence(self) -> None:
         """End whatever an earlier writer of this name left open, and lock it out. Raises `WriterLost`."""
@@ -91,12 +94,32 @@ class Writer:
         """Begin a transaction. Raises `WriterLost`."""
         self._until_definite("begin a transaction as", lambda _: self._producer.begin_transaction())
 
+    def produce(
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int, on_delivery: OnDelivery | None = None
+    ) -> None:
+        """Hand over a record of the running transaction. Raises BufferError when the queue is full, and `WriterLost`
+        when the client takes none: it refuses them as soon as it knows that the transaction can't stand."""
+        try:
+            if on_delivery is None:
+                self._hand_over(topic, value, key, partition)
+            else:
+                self._hand_over(topic, value, key, partition, on_delivery=on_delivery)
+        except KafkaException as exception:
+            error: KafkaError = exception.args[0]
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                # No other writer could write it either: that is a fault of ours, and not this writer's.
+                raise RecordTooLarge(f"{len(value or b'')} bytes for {topic}: {error.str()}") from exception
+            raise WriterLost(f"{self._name} may hand over no record: {error.str()}") from exception
+
     def flush(self) -> None:
         """Wait until the broker has what was handed over. Raises `WriterLost` if it does not take it."""
         deadline = time.monotonic() + self._deadline_s
-        while self._producer.flush(_PAUSE_S):
-            if time.monotonic() > deadline or self._stopping():
-                raise WriterLost(f"{self._name}: the broker takes no records")
+        try:
+            while self._producer.flush(_PAUSE_S):
+                if time.monotonic() > deadline or self._stopping():
+                    raise WriterLost(f"{self._name}: the broker takes no records")
+        except KafkaException as exception:
+            raise WriterLost(f"{self._name} may hand over no record: {exception.args[0].str()}") from exception
 
     def produce_when_there_is_room(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, on_delivery: OnDelivery | None = None
@@ -106,7 +129,7 @@ class Writer:
         while True:
             self._producer.poll(_PAUSE_S)
             try:
-                self._producer.produce(topic, value, key, partition, on_delivery=on_delivery)
+                self.produce(topic, value, key, partition, on_delivery)
                 return
             except BufferError as error:
                 if time.monotonic() > deadline or self._stopping():

@@ -6,13 +6,11 @@ commit. Partitions are taken over in the background, so that one that restores h
 
 import gc
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import repeat
 from typing import get_args
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -21,14 +19,12 @@ from joingate_processors.gate.clock import ClockOff, monotonic_ms
 from joingate_processors.gate.culprit import open_transaction
 from joingate_processors.gate.docket import Entry, Law
 from joingate_processors.gate.ends import Ends
-from joingate_processors.gate.logs import Halted, Stopping
-from joingate_processors.gate.membership import confirm
 from joingate_processors.gate.merge import Merge
 from joingate_processors.gate.partition import Partition
+from joingate_processors.gate.seat import House, Seat, Seats
 from joingate_processors.gate.settings import GateSettings
-from joingate_processors.gate.status import OnStatus, PartitionState, PartitionStatus, StatusBoard, wall_ms
+from joingate_processors.gate.status import OnStatus, PartitionStatus, StatusBoard
 from joingate_processors.gate.store import StoreError
-from joingate_processors.gate.transactions import WriterLost
 from joingate_schemas.codec import Codec
 from joingate_schemas.decisions import ClaimTopic
 from joingate_schemas.topics import Topics
@@ -37,45 +33,25 @@ log = logging.getLogger("joingate.gate")
 
 _IDLE_WAIT_S = 0.25
 _BUSY_BATCH = 500  # from this many claims on, waiting a little for more is worth it
-_REOPEN_PAUSE_S_MAX = 5.0
 _APART_S_MAX = 10.0
 _SWEEP_EVERY_S = 5.0  # seldom, so that most of what a batch made is gone by itself before anybody walks over it
-# What a machine may come to suffer and recover from without us: it is tried again now and then.
-_OF_THIS_MACHINE = (StoreError, ClockOff)
 
 
-class _Seat:
-    """A partition number that this worker was given: the partition itself, its state, and its taking over."""
+class GateSeat(Seat[Partition]):
+    """A partition of the gate's, with what is known of its intake topics."""
 
-    def __init__(self, partition: Partition, vacated: threading.Event) -> None:
-        self.partition = partition
-        self.vacated = vacated
-        self.state: PartitionState = "RESTORING"
-        self.sentence = "it is being taken over"
-        self.last_error = ""
-        self.since = wall_ms()
-        self.opening: Future[None] | None = None
-        self.failures = 0
-        self.retry_at = 0.0
+    def __init__(self, partition: Partition) -> None:
+        super().__init__(partition)
         self.lag = 0
         self.stalled_ms = 0
         self.culprit: Future[int | None] | None = None  # the producer whose transaction stalls it
         self.merge = Merge(())
         self.paused: set[int] = set()
 
-    def become(self, state: PartitionState, sentence: str) -> None:
-        if state != self.state:
-            self.since = wall_ms()
-        self.state, self.sentence = state, sentence
-
     @property
     def producer_id(self) -> int | None:
         """Whose transaction stalls it, where that is known."""
         return self.culprit.result() if self.culprit is not None and self.culprit.done() else None
-
-    @property
-    def running(self) -> bool:
-        return self.state in ("RUNNING", "STALLED")
 
 
 class Worker:
@@ -90,14 +66,13 @@ class Worker:
         shorts = [self._topics.short(full) for full in self._topics.intake]
         self._shorts: list[ClaimTopic] = [name for short in shorts for name in get_args(ClaimTopic) if name == short]
         self._places = {full: (rank, self._shorts[rank]) for rank, full in enumerate(self._topics.intake)}
-        self._seats: dict[int, _Seat] = {}
-        self._owned: set[int] = set()
-        self._assigned: set[int] = set()  # those of them that are read
+        self._assigned: set[int] = set()  # the partitions that are read
         self._board = StatusBoard(settings.group, settings.data_dir, on_status)
-        self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="joingate-gate")
         # Commits have threads of their own: behind partitions that restore, they would hold up the loop.
         self._commits = ThreadPoolExecutor(max_workers=8, thread_name_prefix="joingate-commit")
         self._ends = Ends(settings, self._topics)
+        house = House("gate", settings.group, log, settings.halted_retry_ms, (StoreError, ClockOff))
+        self._seats = Seats(house, self._new_seat, lambda: self._ends.admin, stop)
         self._away = ""
         self._away_since = 0
         self._apart_since: float | None = time.monotonic()  # since when the group gives us no place
@@ -105,7 +80,6 @@ class Worker:
         self._sweep_at = 0.0
         self._consumer = self._new_consumer()
         self._group: object = None
-        self._member_id = ""
 
     def _new_consumer(self) -> Consumer:
         settings = self._settings
@@ -144,21 +118,21 @@ class Worker:
             self._let_go()
 
     def _round(self) -> None:
-        self._tend_seats()
+        self._tend()
         self._sort_in(self._fetch())
         self._ask_for_ends()
-        work: list[_Seat] = []
-        waiting = sum(1 for seat in self._seats.values() if not seat.merge.empty)
+        guarded = self._seats.guarded
+        work: list[GateSeat] = []
+        waiting = sum(1 for seat in self._seats.by_number.values() if not seat.merge.empty)
         share = max(1, self._settings.batch_max // max(1, waiting))  # so that a backlog delays others little
-        for number, seat in self._seats.items():
-            if number in self._owned and seat.running:
-                entries = self._take(seat, share)
-                if (entries or seat.partition.wants_to_fire()) and self._guarded(seat, seat.partition.begin, entries):
-                    work.append(seat)
+        for seat in self._seats.running():
+            entries = self._take(seat, share)
+            if (entries or seat.partition.wants_to_fire()) and guarded(seat, seat.partition.begin, entries):
+                work.append(seat)
         if len(work) == 1:
-            self._guarded(work[0], work[0].partition.end)
+            guarded(work[0], work[0].partition.end)
         else:  # Commits wait for the broker, so those of several partitions wait side by side.
-            list(self._commits.map(lambda seat: self._guarded(seat, seat.partition.end), work))
+            list(self._commits.map(lambda seat: guarded(seat, seat.partition.end), work))
         if time.monotonic() >= self._sweep_at:
             self._sweep()
         self._show()
@@ -168,44 +142,6 @@ class Worker:
         gc.collect(0)
         gc.freeze()
         self._sweep_at = time.monotonic() + _SWEEP_EVERY_S
-
-    def _guarded(self, seat: _Seat, call: Callable[..., None], *arguments: object) -> bool:
-        """Whether `call` went well; if not, the seat is set to be taken over again, or halted. Others go on."""
-        try:
-            call(*arguments)
-            return True
-        except WriterLost as error:
-            self._reopen(seat, str(error))
-        except KafkaException as error:
-            # Records are refused as soon as the client knows that the transaction can't stand, whatever the reason.
-            self._reopen(seat, f"the writer is refused ({error.args[0].str()})")
-        except Stopping:
-            log.info("Partition %s is let go before it was taken over.", seat.partition.number)
-        except _OF_THIS_MACHINE as error:
-            self._halt(seat, str(error))
-            seat.retry_at = time.monotonic() + self._settings.halted_retry_ms / 1000
-        except Halted as error:
-            self._halt(seat, str(error))
-        except Exception as error:
-            log.exception("Partition %s met a fault that nothing foresaw.", seat.partition.number)
-            self._halt(seat, f"a fault of the gate ({type(error).__name__}: {error}): report it")
-        return False
-
-    def _reopen(self, seat: _Seat, why: str) -> None:
-        seat.failures += 1
-        seat.retry_at = time.monotonic() + min(_REOPEN_PAUSE_S_MAX, 0.1 * 2 ** min(seat.failures, 10))
-        if seat.last_error != why:
-            log.warning("Partition %s is taken over anew: %s.", seat.partition.number, why)
-        seat.last_error = why
-        seat.become("RESTORING", f"it is taken over anew: {why}")
-
-    def _halt(self, seat: _Seat, why: str) -> None:
-        if seat.last_error != why:
-            log.error("Partition %s HALTED: %s", seat.partition.number, why)
-        seat.last_error, seat.retry_at = why, math.inf
-        seat.failures += 1  # so that it is opened again only if it is still ours
-        seat.become("HALTED", why)
-        seat.partition.close()
 
     # --- what has arrived
 
@@ -221,14 +157,15 @@ class Worker:
         return messages
 
     def _wait_s(self) -> float:
-        if any(seat.merge.ready for seat in self._seats.values()):
+        seats = self._seats.by_number.values()
+        if any(seat.merge.ready for seat in seats):
             return 0.0
-        if self._ends.waiting or not all(seat.merge.empty for seat in self._seats.values()):
+        if self._ends.waiting or not all(seat.merge.empty for seat in seats):
             return 0.002
         wait_s = _IDLE_WAIT_S if self._assigned else 0.02  # what the group gives comes in the midst of a wait
-        for seat in self._seats.values():
-            if seat.opening is not None:
-                wait_s = min(wait_s, 0.01)
+        if self._seats.opening:
+            wait_s = 0.01
+        for seat in seats:
             due, now = (seat.partition.next_due, seat.partition.clock.now()) if seat.running else (None, None)
             if due is not None and now is not None:
                 wait_s = min(wait_s, max(0.0, (due - now + 1) / 1000))
@@ -236,7 +173,7 @@ class Worker:
 
     def _sort_in(self, messages: Iterable[Message]) -> None:
         """Hand each message to its partition: records to be merged, and what the client tells beside them."""
-        places = self._places
+        places, seats = self._places, self._seats.by_number
         for message in messages:
             if message.error() is not None:
                 self._notice(message)
@@ -247,12 +184,12 @@ class Worker:
             assert topic is not None, "a record lies on a topic"
             assert number is not None, "a record lies on a partition"
             assert offset is not None, "a record has an offset"
-            seat = self._seats.get(number)
+            seat = seats.get(number)
             if seat is not None:
                 rank, short = places[topic]
                 seat.merge.add(rank, offset, (message.timestamp()[1], short, message))
 
-    def _take(self, seat: _Seat, limit: int) -> list[Entry]:
+    def _take(self, seat: GateSeat, limit: int) -> list[Entry]:
         """What of the seat's partition is to be decided now, at most `limit` claims."""
         number, merge = seat.partition.number, seat.merge
 
@@ -266,7 +203,7 @@ class Worker:
         self._hold_back(seat)
         return entries
 
-    def _hold_back(self, seat: _Seat) -> None:
+    def _hold_back(self, seat: GateSeat) -> None:
         """Stop fetching a topic that is far ahead of the others, until they have caught up."""
         number = seat.partition.number
         for rank, full in enumerate(self._topics.intake):
@@ -282,13 +219,14 @@ class Worker:
         """Take in what the client tells of a topic beside its records: that it ends here, or what is wrong."""
         error, topic, number = message.error(), message.topic(), message.partition()
         assert error is not None, "the caller saw it"
-        seat = self._seats.get(number) if number is not None else None
+        seat = self._seats.of(number)
         if error.code() == KafkaError._PARTITION_EOF:
             offset = message.offset()
             if seat is not None and topic is not None and offset is not None:
                 seat.merge.at_end(self._places[topic][0], offset)
-        elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and seat is not None:
-            self._halt(seat, f"{topic}[{number}] no longer has what the gate has to read next: {error.str()}")
+        elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            if seat is not None and seat.running:
+                self._seats.halt(seat, f"{topic}[{number}] no longer has what the gate has to read next: {error.str()}")
         elif error.fatal():
             raise KafkaException(error)
         else:
@@ -305,9 +243,7 @@ class Worker:
         """The broker was away and answers again. Writers are replaced: they may look for coordinators that moved."""
         log.warning("The broker answers again.")
         self._away = ""
-        for seat in self._seats.values():
-            if seat.running:
-                self._reopen(seat, "the broker was away")
+        self._seats.reopen_all("the broker was away")
 
     # --- how far there is to read
 
@@ -321,12 +257,12 @@ class Worker:
             if self._away and self._ends.asked_at > self._away_since:
                 self._back()
             for number, found in ends.items():
-                seat = self._seats.get(number)
+                seat = self._seats.of(number)
                 if seat is not None and seat.running:
                     self._judge_lag(seat, found)
-        self._ends.ask(seat.partition for n, seat in self._seats.items() if n in self._owned and seat.running)
+        self._ends.ask(seat.partition for seat in self._seats.running())
 
-    def _judge_lag(self, seat: _Seat, ends: Mapping[str, int]) -> None:
+    def _judge_lag(self, seat: GateSeat, ends: Mapping[str, int]) -> None:
         heard, now = seat.partition.heard, monotonic_ms()
         seat.lag = heard.lag(ends)
         stalls = list(heard.stalls(ends, now, self._settings.stalled_after_ms))
@@ -338,7 +274,7 @@ class Worker:
         worst = min(stalls, key=lambda stall: stall.since)
         if seat.culprit is None:
             place = f"{self._settings.prefix}{worst.topic}", seat.partition.number
-            seat.culprit = self._pool.submit(open_transaction, self._ends.admin, *place)
+            seat.culprit = self._seats.aside(open_transaction, self._ends.admin, *place)
         seat.become(
             "STALLED",
             f"{worst.topic} can't be read past offset {worst.offset}, though it goes on to {worst.end}: somebody's "
@@ -349,99 +285,58 @@ class Worker:
 
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         """The group gave us these. Those that we had before go on; the others are taken over in the background."""
-        self._owned = {one.partition for one in given}
         self._apart_since = None
         # Asked for once a rebalance: the call holds up the whole process for a second or two when it comes badly.
         self._group = consumer.consumer_group_metadata()
-        self._member_id = consumer.memberid()
-        for number in [number for number in self._seats if number not in self._owned]:
-            self._vacate(self._seats.pop(number))
-        for number in sorted(self._owned - self._seats.keys()):
-            self._seats[number] = self._new_seat(number)
+        self._seats.deal({one.partition for one in given}, consumer.memberid())
         self._assign()
 
-    def _new_seat(self, number: int) -> _Seat:
-        vacated = threading.Event()
-        partition = Partition(
-            number, self._settings, self._topics, self._codec, self._law,
-            lambda: self._group, lambda: vacated.is_set() or self._stop.is_set(),
-        )  # fmt: skip
-        return _Seat(partition, vacated)
+    def _new_seat(self, number: int, over: Callable[[], bool]) -> GateSeat:
+        room = self._settings, self._topics, self._codec, self._law
+        return GateSeat(Partition(number, *room, lambda: self._group, over))
 
     def _on_revoke(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
-        """The group is being dealt out anew. Nothing is open now, so the seats wait: most will be ours again.
-
-        Should another worker have had one meanwhile, our writer is fenced, and the first transaction says so.
-        """
-        self._owned = set()
+        """The group is being dealt out anew: the seats wait for its word."""
+        self._seats.withdraw()
         self._apart_since = time.monotonic()
         consumer.unassign()
 
     def _on_lost(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
         """The group did without us for a while, so others may have had our partitions: all are taken over anew."""
         log.warning("The gate lost its place in the group; it joins again.")
-        for seat in self._seats.values():
-            if seat.running:
-                self._reopen(seat, "the gate had lost its place in the group")
+        self._seats.reopen_all("the gate had lost its place in the group")
         self._on_revoke(consumer, taken)
+
+    def _tend(self) -> None:
+        """Take over what is to be taken over, and read just those partitions that run."""
+        self._seats.tend()
+        if self._assigned != self._seats.running_numbers:
+            self._assign()
 
     def _assign(self) -> None:
         """Read the partitions that run, each from where its state says; what was fetched before comes again."""
-        self._assigned = {number for number, seat in self._seats.items() if number in self._owned and seat.running}
+        self._assigned = self._seats.running_numbers
         places = []
-        for number in sorted(self._assigned):
-            seat = self._seats[number]
+        for seat in self._seats.running():
             offsets = [seat.partition.position.inputs[short] for short in self._shorts]
             seat.merge, seat.paused = Merge(offsets), set()
-            places += [TopicPartition(*place) for place in zip(self._topics.intake, repeat(number), offsets)]
+            number = seat.partition.number
+            places += [
+                TopicPartition(full, number, offset) for full, offset in zip(self._topics.intake, offsets, strict=True)
+            ]
         self._consumer.assign(places)
         self._consumer.resume(places)  # the client keeps a topic held back through being assigned anew
 
-    def _tend_seats(self) -> None:
-        """Begin takings-over, see how those under way went, and read just those partitions that run."""
-        for number in self._owned:
-            seat = self._seats[number]
-            if seat.opening is not None and seat.opening.done():
-                self._opened(seat, seat.opening)
-            elif seat.opening is None and not seat.running and time.monotonic() >= seat.retry_at:
-                seat.opening = self._open(seat)
-        if self._assigned != {number for number in self._owned if self._seats[number].running}:
-            self._assign()
-
-    def _open(self, seat: _Seat) -> Future[None]:
-        """Take it over in the background; anew only once the group has said that it is still ours (membership.py)."""
-        partition = seat.partition
-        if not seat.failures:
-            return self._pool.submit(partition.open)
-        place = self._settings.group, self._member_id, partition.number
-        return self._pool.submit(confirm, self._ends.admin, *place, partition.open)
-
-    def _opened(self, seat: _Seat, opening: Future[None]) -> None:
-        seat.opening = None
-        if self._guarded(seat, opening.result):
-            seat.failures = 0
-            seat.become("RUNNING", "")
-            log.info("Partition %s runs, epoch %s.", seat.partition.number, seat.partition.epoch)
-
-    def _vacate(self, seat: _Seat) -> None:
-        seat.vacated.set()
-        if seat.opening is not None:
-            wait([seat.opening])
-        seat.partition.close()
-
     def _let_go(self) -> None:
-        for seat in self._seats.values():
-            self._vacate(seat)
-        self._seats = {}
+        self._seats.let_go()
         self._consumer.close()
-        self._pool.shutdown()
         self._commits.shutdown()
         self._board.show({}, "the gate has stopped", running=False)
 
     def _show(self) -> None:
         partitions: dict[int, PartitionStatus] = {}
-        for number in self._owned:
-            seat = self._seats[number]
+        for number in self._seats.owned:
+            seat = self._seats.by_number[number]
             partitions[number] = {
                 "state": seat.state, "sentence": seat.sentence, "since": seat.since, "seq": seat.partition.position.seq,
                 "epoch": seat.partition.epoch, "lag": seat.lag, "last_error": seat.last_error,

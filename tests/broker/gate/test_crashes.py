@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 
-from joingate_processors.gate.docket import Docket, Entry, Law
+from joingate_processors.gate import partition as room
+from joingate_processors.gate.docket import Law
 from joingate_processors.gate.store import RocksState
 from joingate_processors.law.arrival import Arrival
 from joingate_processors.law.judge import fold, judge
@@ -266,20 +267,11 @@ def test_a_writer_that_is_fenced_amid_its_batch_gives_way_and_what_it_had_in_han
 
 
 def test_a_client_that_refuses_records_amid_a_batch_is_replaced_and_the_batch_decided_anew(
-    make_desk: Callable[..., Any], tools: Any, monkeypatch: pytest.MonkeyPatch
+    make_desk: Callable[..., Any], tools: Any, refuse_once: Callable[..., list[str]]
 ) -> None:
     """So does one that has heard, between two records, that its transaction can't stand."""
     desk = make_desk()
-    original, refused = Docket.claims, []
-
-    def refusing(self: Docket, entries: list[Entry], inputs: dict[str, int]) -> dict[str, int]:
-        if not refused:
-            refused.append(len(entries))
-            original(self, entries[:1], dict(inputs))
-            raise KafkaException(KafkaError(KafkaError._STATE, "the transaction has failed"))
-        return original(self, entries, inputs)
-
-    monkeypatch.setattr(Docket, "claims", refusing)
+    refused = refuse_once(room, desk.topics.commands("teller"))
     desk.refund("acme/refund/1")
     desk.flush()
     with desk.gate() as gate:

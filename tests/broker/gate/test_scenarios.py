@@ -23,6 +23,8 @@ from joingate_schemas.facts import (
     CommitmentProposed,
     OperationInDoubt,
     OperationOpened,
+    OrphanCleared,
+    OrphanRaised,
     OwnerChanged,
     PermitIssued,
     TransferOffered,
@@ -71,10 +73,10 @@ class Scene:
         process: subprocess.Popen[str] = self.desk.process(windows=True, **asked)
         return process
 
-    def executor(self, dies_after: str = "", name: str = "cloud") -> "subprocess.Popen[str]":
+    def executor(self, name: str = "cloud", **fails: str) -> "subprocess.Popen[str]":
         """The cloud's executor; one of the same name takes up what the one before it left in its outbox."""
         settings = {
-            "books": str(self.books), "dies_after": dies_after, "bootstrap_servers": self.desk.bootstrap,
+            "books": str(self.books), **fails, "bootstrap_servers": self.desk.bootstrap,
             "prefix": self.desk.prefix, "principal": "cloud", "outbox": str(self.desk.directory / f"{name}.outbox"),
         }  # fmt: skip
         process = subprocess.Popen(
@@ -218,6 +220,128 @@ def test_worker_dies_holding(scene: Scene) -> None:
     scene.observe("OPERATION", release, "PRESENT", 3, external_ids=["gone-1"])
     scene.observe("COMMITMENT", commitment_id, "ABSENT", 4, proof="SECOND_LOOK")
     scene.await_status("RELEASED")
+    scene.verify()
+
+
+def test_release_timed_out(scene: Scene) -> None:
+    """The release took effect, and its answer never came; the gate dies over that. Only a proof ends it, and once."""
+    gate = scene.gate()
+    scene.executor(times_out_on="release_window")
+    scene.declared().dispatch()
+    commitment_id = scene.await_status("PROPOSED")
+    scene.observe("COMMITMENT", commitment_id, "PRESENT", 1)
+    scene.await_status("ACTIVE")
+    scene.cancel()
+    scene.await_status("RECONCILIATION_REQUIRED")
+    gate.kill()
+    assert gate.wait() == DIED
+    scene.gate()
+    (doubt,) = scene.facts(OperationInDoubt)
+    assert "did not answer in time" in doubt.cause
+    for version, finding in ((2, "NOT_FOUND"), (3, "UNREACHABLE")):
+        scene.observe("COMMITMENT", commitment_id, finding, version)
+        assert scene.decision(f"look-{version}").status == "RECONCILIATION_REQUIRED", f"{finding} proves nothing"
+    scene.say(c.Close(**scene.common("close")))
+    assert scene.decision("close").verdict == "REJECTED"
+    scene.observe("COMMITMENT", commitment_id, "ABSENT", 4, proof="SECOND_LOOK")
+    scene.await_status("RELEASED")
+    scene.observe("OPERATION", doubt.operation_id, "PRESENT", 5, external_ids=["gone-1"])
+    assert scene.decision("look-5").status == "SETTLED"
+    assert [action for action, _ in scene.effects()] == ["reserve_window", "release_window"]
+    scene.verify()
+
+
+def test_superseded_while_creating(scene: Scene) -> None:
+    """The intent changes while the cloud is at it, and the gate dies over it: what comes late is held for its owner."""
+    gate = scene.gate()
+    answer = Path(scene.desk.directory) / "the cloud may answer"
+    scene.executor(waits_for=str(answer))
+    scene.declared().dispatch()
+    scene.tools.wait_for(lambda: scene.effects(), "the cloud to begin")
+    gate.kill()
+    assert gate.wait() == DIED
+    dying = scene.gate(crash=["committed in Kafka", 3])
+    goals: list[c.Goal] = [{"goal_id": "reported", "acceptance": "the migration is on paper"}]
+    scene.say(c.DeclareIntent(**scene.common("report-only"), version=2, goals=goals))
+    assert dying.wait(60) == DIED
+    gate = scene.gate()
+    assert scene.decision("report-only").verdict == "ACCEPTED"
+    scene.dispatch("stale")
+    assert (scene.decision("stale").verdict, scene.decision("stale").reason) == ("REJECTED", "STALE_INTENT")
+    # However long the kills took: by now it is in doubt whether the cloud did anything.
+    scene.tools.wait_for(lambda: scene.facts(OperationInDoubt), "the doubt")
+    answer.touch()
+    late = scene.tools.wait_for(
+        lambda: next((one for one in scene.ledger() if one.claim_type == "Commit"), None), "the late success"
+    )
+    assert late.verdict == "ACCEPTED"
+    (orphan,) = [fact for fact in late.facts if isinstance(fact, OrphanRaised)]
+    assert orphan.kind == "LATE_SUCCESS"
+    commitment_id = scene.await_status("RECONCILIATION_REQUIRED")
+    assert orphan.subject_id == commitment_id
+    gate.kill()
+    assert gate.wait() == DIED
+    scene.gate()
+    scene.observe("COMMITMENT", commitment_id, "PRESENT", 1)
+    assert scene.decision("look-1").status == "RECONCILIATION_REQUIRED", "its owner has not spoken yet"
+    scene.say(c.Release(**scene.common("give back"), commitment_id=commitment_id, reason="its owner decides"))
+    assert scene.decision("give back").verdict == "ACCEPTED"
+    release = next(one for one in scene.facts(OperationOpened) if one.action == "release_window")
+    scene.say(c.Approve(**scene.common("yes"), principal="erin", operation_id=release.operation_id,
+                        digest=release.content_digest), scene.desk.topics.approvals)  # fmt: skip
+    scene.tools.wait_for(lambda: len(scene.effects()) == 2, "the window to be given back")
+    scene.observe("COMMITMENT", commitment_id, "ABSENT", 2)
+    scene.await_status("RELEASED")
+    assert [one.orphan_id for one in scene.facts(OrphanCleared)] == [orphan.orphan_id]
+    assert [action for action, _ in scene.effects()] == ["reserve_window", "release_window"]
+    scene.verify()
+
+
+RETIRING = """
+import os, signal, sys
+from joingate_producers import Connection, Observer
+with Connection(bootstrap_servers=sys.argv[1], prefix=sys.argv[2], principal="registry", verdicts=False) as connection:
+    Observer(connection).retire_owner(sys.argv[3], reason="its process is gone", claim_id="retired")
+    connection.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("step", ["deciding", "committed in Kafka"])
+def test_owner_disappears(scene: Scene, step: str) -> None:
+    """Whoever sees that the owner is gone dies having said so, and the gate over it: one incident, in full view."""
+    gate = scene.gate()
+    scene.executor()
+    scene.declared().dispatch()
+    commitment_id = scene.await_status("PROPOSED")
+    scene.observe("COMMITMENT", commitment_id, "PRESENT", 1)
+    scene.await_status("ACTIVE")
+    (owner,) = {fact.owner_id for fact in scene.facts(CommitmentProposed)}
+    gate.kill()
+    assert gate.wait() == DIED
+    dying = scene.gate(crash=[step, 3])
+    said = subprocess.run(
+        [sys.executable, "-c", RETIRING, scene.desk.bootstrap, scene.desk.prefix, owner], check=False, env=os.environ
+    )
+    assert said.returncode == DIED
+    assert dying.wait(60) == DIED
+    gate = scene.gate()
+
+    def raised() -> list[Any]:
+        return [fact for one in scene.desk.ledger() if one.claim_type == "RetireOwner" for fact in one.facts
+                if isinstance(fact, OrphanRaised)]  # fmt: skip
+
+    (orphan,) = scene.tools.wait_for(raised, "the incident")
+    assert (orphan.kind, orphan.subject_id) == ("NO_OWNER", commitment_id)
+    retired = [one for one in scene.desk.ledger() if one.claim_type == "RetireOwner"]
+    assert [one.verdict for one in retired] == ["ACCEPTED"] * len(retired)
+    gate.kill()
+    assert gate.wait() == DIED
+    scene.gate()
+    scene.dispatch("afterwards")
+    scene.decision("afterwards")
+    assert scene.facts(CommitmentChanged)[-1].after == "ACTIVE", "nothing is rounded away because nobody owns it"
+    assert raised() == [orphan]
     scene.verify()
 
 
