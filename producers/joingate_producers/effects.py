@@ -46,18 +46,21 @@ class Effects:
         stream: CommandStream,
         places: Places,
         coroutines: Coroutines,
+        stop: threading.Event,
     ) -> None:
+        """`stop`: once it is set, nothing more is begun."""
         self._executor = executor
         self._outbox = outbox
         self._actions = actions
         self._stream = stream
         self._places = places
         self._coroutines = coroutines
+        self._stop = stop
         self.failure: BaseException | None = None
 
     def begin(self) -> None:
         """Begin what there is a place for."""
-        while self.failure is None and (running := self._places.next()) is not None:
+        while not self._stop.is_set() and self.failure is None and (running := self._places.next()) is not None:
             # A thread of its own, and no pool's: a pool waits at the end for what may never end.
             threading.Thread(target=self._run, args=(running,), name="joingate-effect", daemon=True).start()
 

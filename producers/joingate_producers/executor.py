@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import ClassVar
 from uuid import uuid4
@@ -168,8 +169,12 @@ class Executor(RoleClient):
         if not self.actions:
             raise JoinGateError(f"The executor {self.name} has no action to perform: declare one with `action`.")
         stop, hurry = threading.Event(), threading.Event()
-        with _signals_to(stop, hurry):
-            self.serve(self.actions, stop, group=group, threads=threads, drain_s=drain_s, hurry=hurry)
+        # In a thread of its own, since a signal is heard only between two calls of the main thread: there a poll of
+        # Kafka would put it off, and a further effect would begin meanwhile.
+        with _signals_to(stop, hurry), ThreadPoolExecutor(1, thread_name_prefix="joingate-executor") as loop:
+            loop.submit(
+                self.serve, self.actions, stop, group=group, threads=threads, drain_s=drain_s, hurry=hurry
+            ).result()
 
     def serve(
         self,
@@ -192,7 +197,7 @@ class Executor(RoleClient):
         if threads < 1:
             raise JoinGateError(f"An executor needs at least one place for an effect, and was given {threads}.")
         actions = handlers if isinstance(handlers, Actions) else Actions.of(handlers)
-        Worker(self, actions, group, threads).run(stop, drain_s, hurry or threading.Event())
+        Worker(self, actions, group, threads, stop).run(drain_s, hurry or threading.Event())
 
     def warm_up(self) -> None:
         """Make sure that outcomes can be written, before anything is done of which there would be one to write.

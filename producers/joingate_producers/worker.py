@@ -97,9 +97,11 @@ class _Prepared:
 
 
 class Worker:
-    """One run of an executor's loop: `actions` by name, at most `threads` of them under way at once."""
+    """One run of an executor's loop, until `stop` is set: at most `threads` of its `actions` are under way at once."""
 
-    def __init__(self, executor: "Executor", actions: Actions, group: str | None, threads: int) -> None:
+    def __init__(
+        self, executor: "Executor", actions: Actions, group: str | None, threads: int, stop: threading.Event
+    ) -> None:
         outbox = executor.connection.outbox()
         if outbox is None:
             raise JoinGateError("An executor's loop needs an outbox, to note down what it is about to do: give one.")
@@ -109,21 +111,21 @@ class Worker:
         self._stream = CommandStream(executor.connection, executor.name, group)
         self._coroutines = Coroutines()
         self._places = Places(actions, threads)
-        self._effects = Effects(executor, outbox, actions, self._stream, self._places, self._coroutines)
-        self._stopping = threading.Event()
+        self._effects = Effects(executor, outbox, actions, self._stream, self._places, self._coroutines, stop)
+        self._stop = stop
         # Used by the loop's thread only. PREPAREs wait for their turn, one for each operation: a newer attempt's takes
         # the older's place.
         self._prepares: dict[str, Received] = {}
         self._asked: dict[str, _Asked] = {}  # by operation
         self._made_ready: queue.SimpleQueue[_Prepared] = queue.SimpleQueue()
 
-    def run(self, stop: threading.Event, drain_s: float, hurry: threading.Event) -> None:
-        """Until `stop` is set, or something fails that makes it unsafe to go on, which is raised."""
+    def run(self, drain_s: float, hurry: threading.Event) -> None:
+        """Until stopped, or until something fails that makes it unsafe to go on, which is raised."""
         failure: BaseException | None = None
         try:
             self._executor.warm_up()
             self._report_left_behind()
-            while not stop.is_set() and self._effects.failure is None:
+            while not self._stop.is_set() and self._effects.failure is None:
                 self._turn()
         except BaseException as error:
             failure = error
@@ -255,7 +257,7 @@ class Worker:
         """In a thread of its own: run the prepare function."""
         command = received.command
         try:
-            value = prepare(self._actions[command.action], context_of(command), self._stopping, self._coroutines)
+            value = prepare(self._actions[command.action], context_of(command), self._stop, self._coroutines)
             found = _Prepared(received, value)
         except NothingHappened as error:
             found = _Prepared(received, None, refusal=error.error or "its preparation came to nothing")
@@ -311,7 +313,6 @@ class Worker:
         It stays in the group meanwhile, lest another member be given the commands that are being worked on. A command
         that was not begun is not done: it comes again, to whoever reads on from our position.
         """
-        self._stopping.set()
         waiting = self._effects.stop()
         failure: JoinGateError | None = None
         try:
