@@ -1,6 +1,9 @@
 """Executors of decorated functions under a real gate: killed, stopped and restarted, they act at most once."""
 
+import dataclasses
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +14,9 @@ from typing import Any
 
 import pytest
 
+import joingate_producers
 from joingate.sample.client import Account, BankClient
+from joingate.sample.faults import FaultKind
 from joingate.sample.process import BankProcess
 from joingate_producers.outbox import Outbox
 from joingate_schemas import claims as c
@@ -21,6 +26,7 @@ from joingate_schemas.facts import (
     OperationFailed,
     OperationInDoubt,
     OperationSettled,
+    OperationWithdrawn,
     PermitIssued,
 )
 from joingate_schemas.ids import operation_id
@@ -41,7 +47,10 @@ actions:
          business_key: '{to}', arguments: {to: }}
   credit: {downstream: till, effect: IRREVERSIBLE, kind: RETRYABLE, executor: teller, silence: 2s, permit: 10s,
            business_key: '{account_id}', arguments: {account_id: , amount: }}
+  issue_fee_credit: {downstream: keyed, effect: IRREVERSIBLE, kind: RETRYABLE, executor: teller, silence: 20s,
+                     permit: 20s, business_key: '{account_id}', arguments: {account_id: , amount: }}
 """
+PAGE = HERE.parents[2] / "docs" / "executors.md"
 
 
 class Shop:
@@ -225,6 +234,55 @@ def test_a_preparation_that_says_no_is_withdrawn_before_any_permit(shop: Shop) -
     assert (abort.verdict, abort.status) == ("ACCEPTED", "WITHDRAWN")
     assert shop.facts(PermitIssued) == []
     assert shop.effects() == []
+
+
+@pytest.mark.parametrize("fault", [FaultKind.DROP_REPLY, FaultKind.ERROR_500_AFTER_APPLY, None])
+def test_the_example_on_the_page_credits_once_though_the_first_reply_is_lost(
+    shop: Shop, tmp_path: Path, fault: FaultKind | None
+) -> None:
+    """As a reader would run it: within its permit it sends again under the same key, and SIGTERM ends it with 0."""
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (tmp_path / "teller.py").write_text(example)
+    with BankProcess(tmp_path / "bank.jsonl") as process, BankClient(process.url) as bank:
+        for account in ("ann", "bob"):
+            bank.apply("open_account", {"account_id": account, "amount": "100.00"}, f"open-{account}")
+        if fault is not None:
+            bank.inject(fault, action="issue_fee_credit", count=1)
+        environment = {
+            **os.environ, "BOOTSTRAP_SERVERS": shop.desk.bootstrap, "JOINGATE_PREFIX": shop.desk.prefix,
+            "JOINGATE_STATE_DIR": str(tmp_path / "state"), "BANK_URL": process.url,
+        }  # fmt: skip
+        acting = subprocess.Popen([sys.executable, str(tmp_path / "teller.py")], env=environment, text=True)
+        shop.processes.append(acting)
+        credited = shop.ask("ann", "issue_fee_credit", account_id="ann", amount="35.00")
+        (settled,) = shop.await_fact(OperationSettled, credited)
+        refused = shop.ask("bob", "issue_fee_credit", account_id="bob", amount="0")
+        shop.await_fact(OperationWithdrawn, refused)
+        acting.send_signal(signal.SIGTERM)
+        assert acting.wait(60) == 0
+        assert (_credits(bank, "ann"), _credits(bank, "bob")) == (1, 0)
+    assert settled.attempt == 1
+    assert shop.facts(OperationInDoubt) == []
+
+
+def test_what_the_page_says_of_the_answers_is_what_is_exported() -> None:
+    """Each name that it gives for an answer can be imported, and its signature takes what the page shows."""
+    page = PAGE.read_text()
+    for name in (
+        "Applied",
+        "Refused",
+        "Declined",
+        "NotSent",
+        "NothingHappened",
+        "Doubt",
+        "Retry",
+        "Context",
+        "Actions",
+    ):
+        assert f"`{name}" in page
+        assert name in joingate_producers.__all__
+    (shown,) = re.findall(r"`Retry\((.*?)\)`", page)
+    assert shown.split(", ") == [one.name for one in dataclasses.fields(joingate_producers.Retry)]
 
 
 KILLS = 5
