@@ -13,6 +13,7 @@ A claim is checked here, sent once however often it is repeated, and answered by
 `await` it, or leave it. The base install is all that this package needs.
 """
 
+from joingate_producers.actions import Action, Actions, Context, Retry
 from joingate_producers.checking import goal, step
 from joingate_producers.commands import CommandStream, Received
 from joingate_producers.connection import Connection, OutboxChoice
@@ -33,7 +34,17 @@ from joingate_producers.errors import (
     VerdictTimeout,
 )
 from joingate_producers.executor import Executor
-from joingate_producers.handling import Applied, Doubt, Handler, Handlers, NotSent, Outcome, Refused
+from joingate_producers.handling import (
+    Applied,
+    Declined,
+    Doubt,
+    Handler,
+    Handlers,
+    NothingHappened,
+    NotSent,
+    Outcome,
+    Refused,
+)
 from joingate_producers.memory import MemoryBroker
 from joingate_producers.overseers import Approver, Observer, Operator
 from joingate_producers.planner import Planner
@@ -42,12 +53,16 @@ from joingate_producers.verdict import Verdict
 from joingate_producers.verdicts import PendingVerdict
 
 __all__ = [
+    "Action",
+    "Actions",
     "Applied",
     "Approver",
     "ClaimRefused",
     "CommandStream",
     "Connection",
     "ConnectionClosed",
+    "Context",
+    "Declined",
     "Doubt",
     "Executor",
     "Handler",
@@ -58,6 +73,7 @@ __all__ = [
     "MemoryBroker",
     "NotKnown",
     "NotSent",
+    "NothingHappened",
     "Observer",
     "Operator",
     "OutboxBroken",
@@ -70,6 +86,7 @@ __all__ = [
     "PlannerContext",
     "Received",
     "Refused",
+    "Retry",
     "Settings",
     "Undelivered",
     "Unreachable",

@@ -18,11 +18,16 @@ log = logging.getLogger("joingate.producers")
 
 @dataclass(frozen=True)
 class Received:
-    """A command, and where it lay in its topic."""
+    """A command, and where it lay in its topic.
+
+    `first_heard` says that no other member of the group can have been given it before: it was written after this one
+    took the partition over.
+    """
 
     command: Command
     partition: int
     offset: int
+    first_heard: bool = False
 
 
 @dataclass
@@ -93,6 +98,12 @@ class CommandStream:
             if progress is not None:  # else the partition is another member's by now
                 progress.open.discard(received.offset)
 
+    def is_ours(self, received: Received) -> bool:
+        """Whether it came here and is not done, and its partition has not gone to another member meanwhile."""
+        with self._lock:
+            progress = self._progress.get(received.partition)
+            return progress is not None and received.offset in progress.open
+
     def hold(self, held: bool) -> None:
         """While held, no command comes, yet the membership in the group stays alive by `poll`."""
         self._source.hold(held)
@@ -129,7 +140,8 @@ class CommandStream:
             if command is None:
                 return None
             progress.open.add(row.offset)
-        return Received(command, row.partition, row.offset)
+        taken_at = self._source.taken_at(row.partition)
+        return Received(command, row.partition, row.offset, taken_at is not None and row.offset >= taken_at)
 
     def _command(self, row: Row) -> Command | None:
         while True:

@@ -1,23 +1,32 @@
 """The executor's client: reports what happened in the outside world, and may run the loop that makes it happen."""
 
+import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import ClassVar
 from uuid import uuid4
 
+from joingate_producers.actions import ONCE, Action, Actions, Function, Retry
 from joingate_producers.client import RoleClient
 from joingate_producers.connection import Connection
-from joingate_producers.handling import Handlers
+from joingate_producers.errors import JoinGateError, OutboxBroken
+from joingate_producers.handling import Handler
 from joingate_producers.verdicts import PendingVerdict
 from joingate_producers.worker import Worker
 from joingate_schemas.claims import Abort, Commit, InDoubt, Prepared, Proof
+
+DRAIN_S = 20.0
+"""How long a stopped executor waits for what is under way: less than the 30 s that most keepers of processes give."""
 
 
 class Executor(RoleClient):
     """Speaks for the executor called `name`, on the topic `outcomes`.
 
-    Outcomes go through the outbox. Prepared does not: it asks for a permit for *this* process, and a permit for one
-    that is gone would only leave the operation in doubt.
+    Outcomes go through the outbox; where that is broken, they are sent all the same, and OutboxBroken is raised.
+    Prepared does not: it asks for a permit for *this* process, and a permit for one that is gone would only leave the
+    operation in doubt.
     """
 
     topic: ClassVar[str] = "outcomes"
@@ -30,6 +39,7 @@ class Executor(RoleClient):
         super().__init__(connection, principal)
         self.name = name or self.principal
         self.worker = str(uuid4()) if worker is None else worker
+        self.actions = Actions()
 
     def prepared(
         self, intent_id: str, operation_id: str, attempt: int, *, claim_id: str | None = None
@@ -138,13 +148,56 @@ class Executor(RoleClient):
             )
         )
 
-    def serve(self, handlers: Handlers, stop: threading.Event, *, group: str | None = None, threads: int = 4) -> None:
-        """Take commands and perform them until `stop` is set; see `worker.Worker` for what it promises.
+    # --- the loop ----------------------------------------------------------------------------------------------------
 
-        `group` is the consumer group that the processes of this executor share. Returns when what was begun has been
-        reported. Raises OutboxBroken and OutboxFull, having begun nothing that it could not note down.
+    def action(
+        self, name: str, *, retry: Retry = ONCE, at_once_max: int | None = None, timeout_s: float | None = None
+    ) -> Callable[[Function], Action]:
+        """Declare the function, sync or async, that performs the action of this name when this executor runs.
+
+        See `actions.Action` for what can be declared of it, and docs/executors.md for what it has to answer. Raises
+        JoinGateError for what does not fit.
         """
-        Worker(self, handlers, group=group, threads=threads).run(stop)
+        return self.actions.action(name, retry=retry, at_once_max=at_once_max, timeout_s=timeout_s)
+
+    def run(self, *, group: str | None = None, threads: int = 4, drain_s: float = DRAIN_S) -> None:
+        """Perform the declared actions until SIGTERM or SIGINT; then drain, as `serve` does. A second signal hurries.
+
+        To be called from the main thread, whose signals it takes. Raises as `serve` does, and JoinGateError without an
+        action.
+        """
+        if not self.actions:
+            raise JoinGateError(f"The executor {self.name} has no action to perform: declare one with `action`.")
+        stop, hurry = threading.Event(), threading.Event()
+        # In a thread of its own, since a signal is heard only between two calls of the main thread: there a poll of
+        # Kafka would put it off, and a further effect would begin meanwhile.
+        with _signals_to(stop, hurry), ThreadPoolExecutor(1, thread_name_prefix="joingate-executor") as loop:
+            loop.submit(
+                self.serve, self.actions, stop, group=group, threads=threads, drain_s=drain_s, hurry=hurry
+            ).result()
+
+    def serve(
+        self,
+        handlers: Mapping[str, Handler | Action],
+        stop: threading.Event,
+        *,
+        group: str | None = None,
+        threads: int = 4,
+        drain_s: float = DRAIN_S,
+        hurry: threading.Event | None = None,
+    ) -> None:
+        """Take commands and perform them until `stop` is set; see `worker` for what it promises.
+
+        `handlers` are actions, or functions of a command, by name. `group` is the consumer group that the processes of
+        this executor share; at most `threads` effects are under way at once. Once stopped, it begins nothing more and
+        returns when what was begun has ended, after `drain_s` seconds at the latest, or when `hurry` is set: what has
+        not ended by then is reported as in doubt. Raises OutboxBroken and OutboxFull, having begun nothing that it
+        could not note down.
+        """
+        if threads < 1:
+            raise JoinGateError(f"An executor needs at least one place for an effect, and was given {threads}.")
+        actions = handlers if isinstance(handlers, Actions) else Actions.of(handlers)
+        Worker(self, actions, group, threads, stop).run(drain_s, hurry or threading.Event())
 
     def warm_up(self) -> None:
         """Make sure that outcomes can be written, before anything is done of which there would be one to write.
@@ -157,4 +210,23 @@ class Executor(RoleClient):
             self.connection.can_encode(outcome(**subject, evidence=[]))
 
     def _report(self, claim: Commit | Abort | InDoubt) -> PendingVerdict:
-        return self._submit(claim, ends=(claim.operation_id, claim.attempt))
+        try:
+            return self._submit(claim, ends=(claim.operation_id, claim.attempt))
+        except OutboxBroken:
+            # What the disk can't keep the broker still can: this process may be the only one that knows. Should it get
+            # there, the doubt that the next start reports finds the operation ended.
+            self.connection.submit(self._topic_name, claim, durable=False)
+            raise
+
+
+@contextmanager
+def _signals_to(stop: threading.Event, hurry: threading.Event) -> Iterator[None]:
+    def heard(number: int, frame: object) -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,6 +1,6 @@
-"""What a handler says of an effect that it was to make: four plain answers, none of which is a guess."""
+"""What is said of an effect that was to be made: four plain answers, none of which is a guess."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -49,3 +49,31 @@ Outcome: TypeAlias = Applied | Refused | NotSent | Doubt
 Handler: TypeAlias = Callable[[Command], Outcome]
 Handlers: TypeAlias = Mapping[str, Handler]
 """Handlers by action. One gets `command.operation_id` as the idempotency key to send downstream."""
+
+
+class NothingHappened(Exception):
+    """To be raised where it is certain that nothing left this process, as `NotSent` is to be returned.
+
+    The only exceptions that end an effect as undone are this one and `Declined`: any other says nothing about what
+    happened, and is passed on as a doubt.
+    """
+
+    def __init__(self, error: str, evidence: Sequence[str] = ()) -> None:
+        """`error` says why; `evidence` refers to what shows it."""
+        super().__init__(error)
+        self.error = error
+        self.evidence = list(evidence)
+
+    @property
+    def outcome(self) -> NotSent | Refused:
+        """The same as a returned answer."""
+        return NotSent(self.error, self.evidence)
+
+
+class Declined(NothingHappened):
+    """To be raised where the downstream refused this key for good, as `Refused` is to be returned."""
+
+    @property
+    def outcome(self) -> Refused:
+        """The same as a returned answer."""
+        return Refused(self.error, self.evidence)

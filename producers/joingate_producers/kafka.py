@@ -220,6 +220,7 @@ class KafkaCommands(_Reader):
         self._topic = topic
         self._lost = lost
         self._held = False
+        self._taken_at: dict[int, int] = {}
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     def poll(self, timeout_s: float) -> list[Row]:
@@ -234,6 +235,9 @@ class KafkaCommands(_Reader):
                 self.problem = error.str()
                 log.warning("The commands of %s can't be read now: %s.", self._topic, error.str())
         return rows
+
+    def taken_at(self, partition: int) -> int | None:
+        return self._taken_at.get(partition)
 
     def _begin_again(self, partition: int | None) -> None:
         """Go on at the oldest that is left: a command that is gone is one that the gate's timers took over."""
@@ -264,11 +268,15 @@ class KafkaCommands(_Reader):
         (self._consumer.pause if self._held else self._consumer.resume)(partitions)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._taken_at = {}
         try:
             for position in consumer.committed(partitions, timeout=self._settings.request_timeout_s):
                 # A group that never committed begins at the beginning: what was commanded before was meant for it.
                 position.offset = position.offset if position.offset >= 0 else _BEGINNING
                 partitions[[one.partition for one in partitions].index(position.partition)] = position
+            for position in partitions:
+                _, end = consumer.get_watermark_offsets(position, timeout=self._settings.request_timeout_s)
+                self._taken_at[position.partition] = end
         except KafkaException as error:
             # Left as they are, the library asks for the positions itself, for as long as it takes.
             log.warning("Positions of %s can't be asked for: %s.", self._topic, _kafka_error(error).str())

@@ -170,6 +170,10 @@ class MemoryCommands:
         self._positions = {
             number: broker.committed.get((group, topic, number), 0) for number in range(broker.partition_count)
         }
+        self._taken_at = {number: len(broker.log(topic, number)) for number in self._positions}
+
+    def taken_at(self, partition: int) -> int | None:
+        return self._taken_at.get(partition)
 
     def poll(self, timeout_s: float) -> list[Row]:
         if not self._going.wait(timeout_s):

@@ -112,10 +112,12 @@ class Outbox:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                # A full disk may fail the COMMIT, and SQLite may have rolled back by itself.
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
 
     def __len__(self) -> int:
         """Claims that are kept, and effects that were begun and not ended."""

@@ -87,6 +87,13 @@ class CommandSource(Protocol):
 
     def poll(self, timeout_s: float) -> list[Row]: ...
 
+    def taken_at(self, partition: int) -> int | None:
+        """The end of the partition when this member was given it: what lies before may have been another's to read.
+
+        None if that is not known.
+        """
+        ...
+
     def commit(self, positions: Mapping[int, int]) -> None:
         """Everything below these offsets is handled: {partition: next offset}."""
         ...

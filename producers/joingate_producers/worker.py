@@ -3,22 +3,29 @@
 What it promises. An effect starts only with a permit for this process, within the permit's time on this process's
 monotonic clock, counted from before Prepared was sent; or with an EXECUTE command, before its `act_until`. Before it
 starts, that is noted down on disk; the report and the end of the note are one write. So a crash before the note leaves
-no effect; a crash after it is reported IN_DOUBT at the next start, never acted on again. An exception in a handler is a
-doubt, not an abort. A pause of the whole process between the last check and the effect is not guarded: no executor can.
-Neither is a clock here that lags the broker's: by so much an EXECUTE is begun later than the gate reckons with.
+no effect; a crash after it is reported IN_DOUBT at the next start, never acted on again. An exception in a function is
+a doubt, not an abort. A pause of the whole process between the last check and the effect is not guarded: no executor
+can. Neither is a clock here that lags the broker's: by so much an EXECUTE is begun later than the gate reckons with.
+
+The loop's own thread talks to Kafka and never waits for a function, so that a long one costs no membership in the
+group. `places` says what may be under way at once.
 """
 
 import logging
+import queue
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
+from joingate_producers.actions import Actions, context_of
 from joingate_producers.commands import CommandStream, Received
-from joingate_producers.errors import InvalidClaim, JoinGateError
-from joingate_producers.handling import Applied, Doubt, Handlers, NotSent, Outcome, Refused
-from joingate_producers.outbox import Effect, Outbox
+from joingate_producers.effects import Effects
+from joingate_producers.errors import JoinGateError
+from joingate_producers.handling import NothingHappened
+from joingate_producers.outbox import Outbox
+from joingate_producers.places import Places, Ready, effect_of
+from joingate_producers.tries import Coroutines, prepare
 from joingate_producers.verdicts import PendingVerdict
 from joingate_schemas.decisions import Command
 from joingate_schemas.facts import PermitIssued
@@ -30,12 +37,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("joingate.producers")
 
 _POLL_S = 0.25
-# So many commands may wait for a thread before no more are taken.
+# While something is awaited that no command announces: a verdict, a preparation, a place.
+_BUSY_POLL_S = 0.02
+# So many permitted commands may wait for a place before no more are taken.
 _WAITING_MAX = 256
-
-
-def _effect(command: Command) -> Effect:
-    return Effect(command.operation_id, command.attempt, command.intent_id)
+# So long the last words of a drain, which are on their way to the disk, are waited for.
+_LAST_WORDS_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -50,16 +57,17 @@ class _Asked:
     prepare: Command
     worker: str
     pending: PendingVerdict
+    prepared: object
 
     @property
     def until_s(self) -> float:
         """When the permit will have run out (monotonic)."""
         return self.at_s + self.prepare.permit_ms / 1000
 
-    def is_open(self) -> bool:
-        """Whether the permit may still come in time."""
+    @property
+    def is_refused(self) -> bool:
         verdict = self.pending.verdict
-        return time.monotonic() < self.until_s and not (verdict is not None and verdict.refused)
+        return verdict is not None and verdict.refused
 
     def permit(self) -> Command | None:
         """The permit as the verdict on Prepared tells it, if it is there."""
@@ -78,44 +86,69 @@ class _Asked:
         return None
 
 
-class Worker:
-    """One run of an executor's loop. `handlers` by action; `threads` effects may be under way at once."""
+@dataclass(frozen=True)
+class _Prepared:
+    """What came of a prepare function: its value, or why there is nothing to ask a permit for."""
 
-    def __init__(self, executor: "Executor", handlers: Handlers, group: str | None, threads: int) -> None:
+    received: Received
+    value: object
+    refusal: str = ""
+    failure: BaseException | None = None
+
+
+class Worker:
+    """One run of an executor's loop, until `stop` is set: at most `threads` of its `actions` are under way at once."""
+
+    def __init__(
+        self, executor: "Executor", actions: Actions, group: str | None, threads: int, stop: threading.Event
+    ) -> None:
         outbox = executor.connection.outbox()
         if outbox is None:
             raise JoinGateError("An executor's loop needs an outbox, to note down what it is about to do: give one.")
         self._executor = executor
         self._outbox: Outbox = outbox
-        self._handlers = handlers
+        self._actions = actions
         self._stream = CommandStream(executor.connection, executor.name, group)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="joingate-effect")
-        self._prepares_max = 2 * threads
-        self._lock = threading.Lock()
-        self._under_way: dict[Future[None], Effect] = {}
-        self._failure: BaseException | None = None
-        self._stopping = threading.Event()
-        # Permits asked for. Used by the loop's thread only.
-        self._asked: dict[Effect, _Asked] = {}
-        # PREPAREs that wait for their turn, one for each operation: a newer attempt's takes the older's place.
+        self._coroutines = Coroutines()
+        self._places = Places(actions, threads)
+        self._effects = Effects(executor, outbox, actions, self._stream, self._places, self._coroutines, stop)
+        self._stop = stop
+        # Used by the loop's thread only. PREPAREs wait for their turn, one for each operation: a newer attempt's takes
+        # the older's place.
         self._prepares: dict[str, Received] = {}
+        self._asked: dict[str, _Asked] = {}  # by operation
+        self._made_ready: queue.SimpleQueue[_Prepared] = queue.SimpleQueue()
 
-    def run(self, stop: threading.Event) -> None:
-        """Until `stop` is set, or something fails that makes it unsafe to go on, which is raised."""
+    def run(self, drain_s: float, hurry: threading.Event) -> None:
+        """Until stopped, or until something fails that makes it unsafe to go on, which is raised."""
+        failure: BaseException | None = None
         try:
             self._executor.warm_up()
             self._report_left_behind()
-            while not stop.is_set() and self._failure is None:
-                self._stream.hold(len(self._under_way) >= _WAITING_MAX)
-                for received in self._stream.poll(_POLL_S):
-                    self._take(received)
-                self._ask_and_begin()
+            while not self._stop.is_set() and self._effects.failure is None:
+                self._turn()
+        except BaseException as error:
+            failure = error
+        try:
+            self._drain(time.monotonic() + drain_s, hurry)
+        except JoinGateError as error:
+            failure = failure or error
         finally:
-            self._stopping.set()
-            self._pool.shutdown(wait=True)
+            self._coroutines.close()
             self._stream.close()
-        if self._failure is not None:
-            raise self._failure
+        failure = failure or self._effects.failure
+        if failure is not None:
+            raise failure
+
+    def _turn(self) -> None:
+        busy = self._prepares or self._asked or self._places.preparing
+        self._stream.hold(self._places.waiting >= _WAITING_MAX)
+        for received in self._stream.poll(_BUSY_POLL_S if busy else _POLL_S):
+            self._take(received)
+        self._hear_preparations()
+        self._hear_permits()
+        self._prepare_next()
+        self._effects.begin()
 
     def _report_left_behind(self) -> None:
         """What an earlier process began and never reported: it may have happened or not."""
@@ -127,26 +160,21 @@ class Worker:
                 cause="the executor's process ended between the start of the effect and its report",
             )
 
-    # --- commands, in the loop's thread ------------------------------------------------------------------------------
+    # --- commands ----------------------------------------------------------------------------------------------------
 
     def _take(self, received: Received) -> None:
         command = received.command
         match command.kind:
             case "PREPARE":
-                older = self._prepares.pop(command.operation_id, None)
-                if older is not None:
-                    self._stream.done(older)
-                self._prepares[command.operation_id] = received
+                self._forget(command, older_only=True)
+                self._to_prepare(received)
             case "PERMIT":
                 self._permitted(received)
             case "EXECUTE":
+                self._forget(command, older_only=True)
                 self._execute(received)
             case "WITHDRAW":
-                older = self._prepares.pop(command.operation_id, None)
-                if older is not None:
-                    self._stream.done(older)
-                self._asked.pop(_effect(command), None)
-                self._withdraw(command)
+                self._forget(command, older_only=False)
                 self._stream.done(received)
             case "UNKNOWN":
                 log.warning("A command of a kind unknown to this release was dropped: %s.", command.operation_id)
@@ -154,41 +182,44 @@ class Worker:
             case _:
                 assert_never(command.kind)
 
-    def _ask_and_begin(self) -> None:
-        """Begin what the verdicts permit; ask for no more permits than will find a thread while they last."""
-        for effect, asked in list(self._asked.items()):
-            permit = asked.permit()
-            if permit is not None:
-                del self._asked[effect]
-                self._start(permit, asked.until_s, None)
-            elif not asked.is_open():
-                del self._asked[effect]
-        while self._prepares and len(self._asked) + len(self._under_way) < self._prepares_max:
-            received = self._prepares.pop(next(iter(self._prepares)))
-            command = received.command
-            if command.action in self._handlers:
-                now_s = time.monotonic()
-                pending = self._executor.prepared(command.intent_id, command.operation_id, command.attempt)
-                self._asked[_effect(command)] = _Asked(now_s, command, self._executor.worker, pending)
-            else:
-                self._give_back(command, f"this executor has no handler for the action {command.action}")
+    def _to_prepare(self, received: Received) -> None:
+        command = received.command
+        if command.action in self._actions:
+            self._prepares[command.operation_id] = received
+        else:
+            self._effects.give_back(command, f"this executor has no handler for the action {command.action}")
             self._stream.done(received)
+
+    def _forget(self, command: Command, older_only: bool) -> None:
+        """What waits of the operation is not begun any more, and what is under way sends no more.
+
+        With `older_only`, only in attempts below the command's: they have been given up, and may advance nothing.
+        """
+        operation_id = command.operation_id
+        below = command.attempt if older_only else None
+        waiting = self._prepares.pop(operation_id, None)
+        if waiting is not None:
+            self._stream.done(waiting)
+        asked = self._asked.get(operation_id)
+        if asked is not None and (below is None or asked.prepare.attempt < below):
+            del self._asked[operation_id]
+            self._places.give_up(operation_id)
+        self._places.end_preparation(operation_id, below)
+        self._effects.drop(operation_id, below)
 
     def _permitted(self, received: Received) -> None:
         command = received.command
-        asked = self._asked.pop(_effect(command), None)
-        if asked is not None and command.worker == self._executor.worker:
-            self._start(command, asked.at_s + command.permit_ms / 1000, received)
+        asked = self._asked.get(command.operation_id)
+        if asked is not None and asked.prepare.attempt == command.attempt and command.worker == self._executor.worker:
+            self._begin(Ready(command, asked.at_s + command.permit_ms / 1000, received, asked.prepared))
             return
         # Else another process asked for it, or the verdict was quicker and it is under way, or it was asked for too
         # long ago, or withdrawn: then this process can say that it will never begin.
-        if command.worker == self._executor.worker and not self._is_under_way(_effect(command)):
-            self._give_back(command, "the permit came for an attempt that was withdrawn, or asked for too long ago")
+        if command.worker == self._executor.worker and not self._places.holds(effect_of(command)):
+            self._effects.give_back(
+                command, "the permit came for an attempt that was withdrawn, or asked for too long ago"
+            )
         self._stream.done(received)
-
-    def _is_under_way(self, effect: Effect) -> bool:
-        with self._lock:
-            return effect in self._under_way.values()
 
     def _execute(self, received: Received) -> None:
         command = received.command
@@ -197,105 +228,115 @@ class Worker:
             # Said of an old command, NOT_SENT would be a guess: another process may have acted on it.
             log.warning("An EXECUTE of %s, %.0f s too old, was dropped.", command.operation_id, -left_ms / 1000)
             self._stream.done(received)
-        elif command.action not in self._handlers:
-            # Nor here: a process with another set of handlers may have had this very command before.
-            if self._outbox.surrender(_effect(command)):
-                self._tell(command, Doubt(cause=f"this executor has no handler for the action {command.action}"))
+        elif command.action not in self._actions:
+            # Nor here: a process with another set of actions may have had this very command before.
+            self._effects.leave_in_doubt(command, f"this executor has no handler for the action {command.action}")
             self._stream.done(received)
         else:
-            self._start(command, time.monotonic() + left_ms / 1000, received)
+            self._places.wait(Ready(command, time.monotonic() + left_ms / 1000, received, None))
 
-    def _withdraw(self, command: Command) -> None:
-        """Whatever attempt of the operation waits for a thread is not begun any more."""
-        with self._lock:
-            waiting = [one for one in self._under_way.values() if one.operation_id == command.operation_id]
-        for effect in waiting:
-            self._outbox.surrender(effect)  # false for what has begun, which is reported
+    # --- permits -----------------------------------------------------------------------------------------------------
 
-    def _give_back(self, command: Command, why: str) -> None:
-        """This attempt will never be begun here: said, unless it was begun or given back before."""
-        if self._outbox.surrender(_effect(command)):
-            self._executor.abort(command.intent_id, command.operation_id, command.attempt, proof="NOT_SENT", error=why)
+    def _prepare_next(self) -> None:
+        """Take up the commands to prepare for which there is a place: a permit must not run out in a queue."""
+        for operation_id, received in list(self._prepares.items()):
+            if self._places.are_taken:
+                return
+            command = received.command
+            if self._places.take_for(command):
+                del self._prepares[operation_id]
+                if self._actions[command.action].preparation is None:
+                    self._ask(received, None)
+                else:
+                    self._places.begin_preparation(command)
+                    threading.Thread(
+                        target=self._make_ready, args=(received,), name="joingate-prepare", daemon=True
+                    ).start()
 
-    # --- effects, in the pool's threads ------------------------------------------------------------------------------
+    def _make_ready(self, received: Received) -> None:
+        """In a thread of its own: run the prepare function."""
+        command = received.command
+        try:
+            value = prepare(self._actions[command.action], context_of(command), self._stop, self._coroutines)
+            found = _Prepared(received, value)
+        except NothingHappened as error:
+            found = _Prepared(received, None, refusal=error.error or "its preparation came to nothing")
+        # The loop must hear of it, or the place would be held for ever.
+        except BaseException as error:
+            found = _Prepared(received, None, failure=error)
+        self._made_ready.put(found)
 
-    def _start(self, command: Command, deadline_s: float, received: Received | None) -> None:
-        """Hand it to a thread, to begin before `deadline_s` (monotonic).
+    def _hear_preparations(self) -> None:
+        while not self._made_ready.empty():
+            found = self._made_ready.get()
+            command = found.received.command
+            if not self._places.end_preparation(command.operation_id, command.attempt + 1):
+                self._places.give_up(command.operation_id)
+                self._stream.done(found.received)  # withdrawn, or of an attempt that was given up
+            elif found.failure is not None:
+                self._places.give_up(command.operation_id)
+                raise found.failure
+            elif found.refusal:
+                self._places.give_up(command.operation_id)
+                self._effects.give_back(command, found.refusal)
+                self._stream.done(found.received)
+            else:
+                self._ask(found.received, found.value)
 
-        `received` is the command to call done, if it came as one.
+    def _ask(self, received: Received, prepared: object) -> None:
+        command, now_s = received.command, time.monotonic()
+        pending = self._executor.prepared(command.intent_id, command.operation_id, command.attempt)
+        self._asked[command.operation_id] = _Asked(now_s, command, self._executor.worker, pending, prepared)
+        self._stream.done(received)
+
+    def _hear_permits(self) -> None:
+        """Begin what the verdicts permit, and give up what they refuse, or what came to nothing in time."""
+        for operation_id, asked in list(self._asked.items()):
+            permit = asked.permit()
+            if permit is not None:
+                self._begin(Ready(permit, asked.until_s, None, asked.prepared))
+            elif asked.is_refused or time.monotonic() >= asked.until_s:
+                del self._asked[operation_id]
+                self._places.give_up(operation_id)
+
+    def _begin(self, permitted: Ready) -> None:
+        """Put the permitted one into the place that was taken for it."""
+        del self._asked[permitted.command.operation_id]
+        self._places.wait(permitted)
+        self._effects.begin()
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def _drain(self, until_s: float, hurry: threading.Event) -> None:
+        """Begin nothing more; let what runs end, until `until_s` (monotonic) or `hurry`; the rest is in doubt.
+
+        It stays in the group meanwhile, lest another member be given the commands that are being worked on. A command
+        that was not begun is not done: it comes again, to whoever reads on from our position.
         """
-        with self._lock:
-            under_way = self._pool.submit(self._perform, command, deadline_s, received)
-            self._under_way[under_way] = _effect(command)
-        under_way.add_done_callback(self._ended)
-
-    def _ended(self, under_way: Future[None]) -> None:
-        with self._lock:
-            self._under_way.pop(under_way)
-            self._failure = self._failure or under_way.exception()
-
-    def _perform(self, command: Command, deadline_s: float, received: Received | None) -> None:
-        """1. The last check. 2. The note on disk. 3. The effect. 4. The report. 5. The command is done."""
-        one_phase = command.kind == "EXECUTE"
-        if one_phase and self._stopping.is_set():
-            return  # not done: it comes again, to the next process
-        late = time.monotonic() >= deadline_s
-        if one_phase and late:
-            log.warning("An EXECUTE of %s waited too long for a thread, and was dropped.", command.operation_id)
-        elif late or self._stopping.is_set():
-            self._give_back(command, "the permit ran out before the effect was begun")
-        elif self._outbox.begin_effect(_effect(command)):
-            self._report(command, self._outcome(command))
-        else:
-            log.warning("Attempt %d of %s was begun before; not again.", command.attempt, command.operation_id)
-        if received is not None:
-            self._stream.done(received)
-
-    def _outcome(self, command: Command) -> Outcome:
+        waiting = self._effects.stop()
+        failure: JoinGateError | None = None
         try:
-            outcome: object = self._handlers[command.action](command)
-        # Whatever a handler raises says nothing about the effect, so it is passed on as a doubt by that name.
-        except Exception as error:
-            log.exception("The handler of %s failed on operation %s.", command.action, command.operation_id)
-            return Doubt(cause=f"{type(error).__name__}: {error}"[:500])
-        if not isinstance(outcome, Applied | Refused | NotSent | Doubt):
-            return Doubt(cause=f"the handler returned {type(outcome).__name__}, which is no outcome")
-        return outcome
+            self._give_back_permits(waiting)
+        except JoinGateError as error:
+            failure = error  # what runs must be waited for all the same
+        self._stream.hold(True)
+        while self._places.running and time.monotonic() < until_s and not hurry.is_set():
+            self._stream.poll(_BUSY_POLL_S)
+        self._effects.abandon("the executor was stopped before the effect came to an end")
+        last_s = time.monotonic() + _LAST_WORDS_S
+        while self._places.speaking and time.monotonic() < last_s:
+            self._stream.poll(_BUSY_POLL_S)
+        if failure is not None:
+            raise failure
 
-    def _report(self, command: Command, outcome: Outcome) -> None:
-        try:
-            self._tell(command, outcome)
-        except InvalidClaim as error:
-            # The effect may be there, and what was said of it can't be written: that much can be told.
-            log.error("The outcome of operation %s can't be reported as it is: %s", command.operation_id, error)
-            self._tell(command, Doubt(cause=f"its {type(outcome).__name__} could not be reported: {error.field}"))
-
-    def _tell(self, command: Command, outcome: Outcome) -> None:
-        intent_id, operation_id, attempt = command.intent_id, command.operation_id, command.attempt
-        match outcome:
-            case Applied():
-                self._executor.commit(
-                    intent_id,
-                    operation_id,
-                    attempt,
-                    external_id=outcome.external_id,
-                    evidence=outcome.evidence,
-                    result=outcome.result,
-                    idempotency_key=outcome.idempotency_key,
-                    caused_by=f"{command.partition}/{command.ledger_seq}",
-                )
-            case Refused() | NotSent():
-                self._executor.abort(
-                    intent_id,
-                    operation_id,
-                    attempt,
-                    proof="REFUSED" if isinstance(outcome, Refused) else "NOT_SENT",
-                    error=outcome.error,
-                    evidence=outcome.evidence,
-                )
-            case Doubt():
-                self._executor.in_doubt(
-                    intent_id, operation_id, attempt, cause=outcome.cause, evidence=outcome.evidence
-                )
-            case _:
-                assert_never(outcome)
+    def _give_back_permits(self, waiting: list[Ready]) -> None:
+        """What has a permit here, or may be given one yet, will not be begun: say so, or it would be in doubt."""
+        for one in waiting:
+            if one.command.kind == "PERMIT":
+                self._effects.give_back(one.command, "the executor stopped before the effect was begun")
+                if one.received is not None:
+                    self._stream.done(one.received)
+        for asked in self._asked.values():
+            if not asked.is_refused:
+                self._effects.give_back(asked.prepare, "the executor stopped before the permit came")
+        self._asked.clear()

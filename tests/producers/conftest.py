@@ -77,6 +77,7 @@ class FakeGate:
         self._port = port
         self._decided: dict[tuple[int, str, str], tuple[int, Ruling]] = {}
         self._heads: dict[int, tuple[int, bytes]] = {}
+        self._commanded: dict[str, Command] = {}
         self._stopping = threading.Event()
         self._commanding = threading.Lock()
         self._command_seq = itertools.count(1_000)
@@ -163,6 +164,7 @@ class FakeGate:
             if filled["kind"] in ("PERMIT", "EXECUTE"):
                 filled.setdefault("act_until", filled["issued_at"] + filled["permit_ms"])
             command = Command(**{"act_until": 0, **filled})
+            self._commanded[command.operation_id] = command
             self.raw_command(executor, self.codec.encode(command), intent_id)
         return command
 
@@ -185,9 +187,11 @@ class FakeGate:
                 return Ruling("REJECTED", "ALREADY_CLAIMED", subject_id=claim.operation_id)
             given.add((claim.operation_id, claim.attempt))
             if by_command:
+                asked = self._commanded[claim.operation_id]
                 self.command(
                     claim.executor, kind="PERMIT", intent_id=claim.intent_id, operation_id=claim.operation_id,
-                    attempt=claim.attempt, worker=claim.worker, permit_ms=permit_ms,
+                    attempt=claim.attempt, worker=claim.worker, permit_ms=permit_ms, action=asked.action,
+                    business_key=asked.business_key, arguments=asked.arguments,
                 )  # fmt: skip
             permit = PermitIssued(
                 operation_id=claim.operation_id, intent_id=claim.intent_id, attempt=claim.attempt,

@@ -32,10 +32,10 @@ from joingate_schemas.decisions import Decision
 INTENT = "acme/fee/1"
 
 EXPORTS = """
-Applied Approver ClaimRefused CommandStream Connection ConnectionClosed Doubt Executor Handler Handlers InvalidClaim
-JoinGateError LedgerBroken MemoryBroker NotKnown NotSent Observer Operator Outcome OutboxBroken OutboxChoice OutboxFull
-OutboxInUse PendingVerdict Planner PlannerContext Received Refused Settings Undelivered Unreachable Unsent Verdict
-VerdictTimeout goal step
+Action Actions Applied Approver ClaimRefused CommandStream Connection ConnectionClosed Context Declined Doubt Executor
+Handler Handlers InvalidClaim JoinGateError LedgerBroken MemoryBroker NotKnown NotSent NothingHappened Observer
+Operator OutboxBroken OutboxChoice OutboxFull OutboxInUse Outcome PendingVerdict Planner PlannerContext Received
+Refused Retry Settings Undelivered Unreachable Unsent Verdict VerdictTimeout goal step
 """.split()
 
 

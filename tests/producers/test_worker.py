@@ -144,8 +144,9 @@ def test_what_the_handler_says_is_what_is_reported(
     memory_world: Any, handler: Callable[[Command], Any], kind: type, expected: dict[str, Any]
 ) -> None:
     """Only a plain refusal or a certain not-sent is an abort; all else that is no success is a doubt."""
+    memory_world.gate.rule = memory_world.gate.permits()
     with serving(memory_world, handler):
-        memory_world.gate.command("messenger", kind="EXECUTE")
+        memory_world.gate.command("messenger", kind="PREPARE")
         report = _one(memory_world, kind)
     assert {name: getattr(report, name) for name in expected} == expected
 
