@@ -44,6 +44,7 @@ class ResourceAudit:
                 f"was {decision.verdict} {decision.reason}, and {said} by this release's law."
             )
         fold(state, decision, ruling.digest)
+        state.touched.clear()  # nobody writes rows here
 
     def _again(self, state: ArbiterState, decision: ArbiterDecision) -> ArbiterDecision | None:
         """What this release's law decides on the same message; None if the record does not tell what was heard."""

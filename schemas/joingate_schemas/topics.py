@@ -106,6 +106,7 @@ class Topics:
         self.resource_verdicts = prefix + "resource-verdicts"
         self.resource_claims = prefix + "resource-claims"
         self.resource_ledger = prefix + "resource-ledger"
+        self.arbiter_changelog = prefix + "arbiter-changelog"
         self.ledger = prefix + "ledger"
         self.in_doubt = prefix + "in-doubt"
         self.commitments = prefix + "commitments"
@@ -148,6 +149,7 @@ class Topics:
             ),
             TopicSpec(self.commitments, partitions, _LATEST, _OTHERS_PINNED),
             TopicSpec(self.changelog, partitions, _CHANGELOG, _INTAKE_PINNED),
+            TopicSpec(self.arbiter_changelog, partitions, _LATEST, _OTHERS_PINNED),
             # Schemas are few, and everyone reads all of them.
             TopicSpec(self.schemas, 1, _LATEST, _OTHERS_PINNED),
         ]

@@ -52,7 +52,7 @@ def test_intake_and_ledger_have_one_partition_count_and_the_ledger_is_kept_for_e
     assert {specs[name].settings["message.timestamp.type"] for name in topics.intake} == {"LogAppendTime"}
     assert specs[topics.ledger].settings["retention.ms"] == "-1"
     compacted = {name for name, spec in specs.items() if spec.settings["cleanup.policy"] == "compact"}
-    assert compacted == {topics.commitments, topics.changelog, topics.schemas}
+    assert compacted == {topics.commitments, topics.changelog, topics.arbiter_changelog, topics.schemas}
     assert specs[topics.schemas].partitions == 1
     assert [name for name in specs if ".commands." in name] == ["joingate.commands.bank", "joingate.commands.cloud"]
 

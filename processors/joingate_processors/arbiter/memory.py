@@ -51,6 +51,7 @@ class MemoryArbiter:
     def _write(self, decision: ArbiterDecision) -> Answer | None:
         raw = self._codec.encode(decision)
         fold(self.state, decision, hashlib.sha256(raw).digest())
+        self.state.touched.clear()  # nobody writes rows here
         self.ledger.append(raw)
         self.decisions.append(decision)
         return answer(decision)

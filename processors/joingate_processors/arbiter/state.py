@@ -1,11 +1,14 @@
 """What the arbiter remembers of one partition: who has what, how long, and what was heard last of each operation.
 
 Everything here is made of the arbiter's ledger alone, so that folding it again gives the same (`judge.fold` writes).
+The rows of the changelog are the same once more, so that a long ledger need not be folded from its beginning.
 """
 
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from joingate_schemas.arbitration import Hold
 
@@ -15,6 +18,18 @@ stays on its topic, so that no late or repeated one can come after it is forgott
 
 HoldKey = tuple[str, str]
 """A resource's reference and an operation's id."""
+
+
+class Row(NamedTuple):
+    """What is remembered of one operation and one resource: the mark of what it said last, and what it has.
+
+    `entered`: the seq at which the hold began; `ended_at`: when it ended (ms), where there is none.
+    """
+
+    mark: int
+    entered: int
+    hold: Hold | None
+    ended_at: int
 
 
 @dataclass(slots=True)
@@ -38,6 +53,10 @@ class ArbiterState:
         self._holds: dict[str, dict[str, Hold]] = {}  # reference -> operation -> what it has
         self._dues: list[tuple[int, str, str]] = []
         self._ended: deque[tuple[int, HoldKey, int]] = deque()  # when, what, and the mark it had then
+        self._entered: dict[HoldKey, int] = {}  # the seq at which a hold began, by which holders are ordered
+        self._ended_at: dict[HoldKey, int] = {}  # of what is held no more and still remembered, when it ended
+        self.touched: set[HoldKey] = set()
+        """What changed since somebody emptied this set: their rows are to be written."""
 
     def hold(self, resource_ref: str, operation_id: str) -> Hold | None:
         """What the operation has of the resource; None: nothing."""
@@ -65,7 +84,11 @@ class ArbiterState:
     def put(self, hold: Hold) -> None:
         """Write a hold, which may be there already."""
         self._forget_due(self.hold(hold["resource_ref"], hold["operation_id"]))
-        self._holds.setdefault(hold["resource_ref"], {})[hold["operation_id"]] = hold
+        key = (hold["resource_ref"], hold["operation_id"])
+        self._holds.setdefault(key[0], {})[key[1]] = hold
+        self._entered.setdefault(key, self.header.seq)
+        self._ended_at.pop(key, None)
+        self.touched.add(key)
         if hold["deadline_at"] is not None:
             insort(self._dues, (hold["deadline_at"], hold["resource_ref"], hold["operation_id"]))
 
@@ -77,6 +100,9 @@ class ArbiterState:
             self._holds.pop(resource_ref, None)
         key = (resource_ref, operation_id)
         self._ended.append((at, key, self.marks.get(key, 0)))
+        self._entered.pop(key, None)
+        self._ended_at[key] = at
+        self.touched.add(key)
 
     def forget_marks(self, now: int) -> None:
         """Let go of the marks of what ended longer ago than a message lives, and was not spoken of since."""
@@ -84,6 +110,35 @@ class ArbiterState:
             _, key, mark = self._ended.popleft()
             if self.marks.get(key) == mark and self.hold(*key) is None:
                 del self.marks[key]
+                self._ended_at.pop(key, None)
+                self.touched.add(key)
+
+    # --- as rows
+
+    def row(self, key: HoldKey) -> Row | None:
+        """All that is remembered under the key; None: nothing."""
+        mark = self.marks.get(key)
+        if mark is None:
+            return None
+        return Row(mark, self._entered.get(key, 0), self.hold(*key), self._ended_at.get(key, 0))
+
+    @classmethod
+    def of_rows(cls, header: ArbiterHeader, gates: dict[int, int], rows: Mapping[HoldKey, Row]) -> "ArbiterState":
+        """The state that these are all rows of."""
+        state = cls()
+        state.header, state.gates = header, gates
+        state.marks = {key: row.mark for key, row in rows.items()}
+        for key, row in sorted(rows.items(), key=lambda one: one[1].entered):
+            if row.hold is not None:
+                state._holds.setdefault(key[0], {})[key[1]] = row.hold
+                state._entered[key] = row.entered
+                if row.hold["deadline_at"] is not None:
+                    state._dues.append((row.hold["deadline_at"], *key))
+        state._dues.sort()
+        ended = sorted((row.ended_at, key, row.mark) for key, row in rows.items() if row.hold is None)
+        state._ended.extend(ended)
+        state._ended_at = {key: at for at, key, _ in ended}
+        return state
 
     def _forget_due(self, hold: Hold | None) -> None:
         if hold is not None and hold["deadline_at"] is not None:

@@ -1,7 +1,7 @@
 """The room of the arbiter's loop: one consumer over `resource-claims`, and a partition for each number it is given.
 
 A small loop, for a small stream: only operations that need something scarce speak to the arbiter. It holds its
-resources in memory and folds its ledger when it takes a partition over, in the background, while the others go on.
+resources in memory, and restores them when it takes a partition over, in the background, while the others go on.
 """
 
 import logging

@@ -10,12 +10,26 @@ import pytest
 from joingate_processors.arbiter import partition as room
 from joingate_processors.gate.clock import BrokerClock, ClockOff
 from joingate_schemas import claims as c
-from joingate_schemas.facts import OperationReady
+from joingate_schemas.facts import OperationReady, OperationWithdrawn
+from joingate_schemas.topics import TopicsUnavailable
 
 
 def states(told: list[Any]) -> list[str]:
     """How each partition stands by now."""
     return [state for state, _ in told[-1].values()] if told else []
+
+
+def make_anew(here: Any, tools: Any, topic: str) -> None:
+    """Replace a topic by an empty one of the same name."""
+    here.admin.delete_topics([topic])[topic].result(30)
+
+    def made() -> bool:
+        try:
+            return topic in here.topics.create(here.bootstrap, 2, ["miller"])
+        except TopicsUnavailable:
+            return False
+
+    tools.wait_for(made, f"{topic} to be made anew")
 
 
 def test_a_client_that_refuses_records_amid_a_batch_is_replaced_and_the_batch_decided_anew(
@@ -66,3 +80,37 @@ def test_a_clock_that_is_off_the_brokers_halts_it_until_the_clock_is_right_and_n
         wrong.clear()
         tools.wait_for(lambda: states(told) == ["RUNNING"] * 2, "both partitions to run")
     here.rulings()
+
+
+def test_an_arbiter_whose_changelog_is_lost_folds_its_ledger_and_writes_its_rows_anew(
+    town: Callable[..., Any], tools: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And it reads them the next time: the same holder keeps everybody else away."""
+    here = town()
+
+    with here.arbiter_here() as told:
+        here.want("acme/1", "1")
+        tools.wait_for(lambda: here.facts(OperationReady), "the grant")
+    make_anew(here, tools, here.topics.arbiter_changelog)
+    for name, anew in (("acme/2", True), ("acme/3", False)):
+        caplog.clear()
+        with here.arbiter_here() as told:
+            tools.wait_for(lambda told=told: states(told) == ["RUNNING"] * 2, "both partitions to run")
+            here.want(name, "1")
+            tools.wait_for(
+                lambda name=name: [one for one in here.facts(OperationWithdrawn) if one.intent_id == name], "the denial"
+            )
+        assert ("the changelog is written anew: it is not there" in caplog.text) is anew
+    assert [one.verdict for one in here.rulings() if one.message_type == "Reserve"] == ["GRANTED", "DENIED", "DENIED"]
+
+
+def test_an_arbiter_whose_ledger_lost_its_end_halts(town: Callable[..., Any], tools: Any) -> None:
+    """Going on, it would give what is held to somebody else."""
+    here = town()
+    with here.arbiter_here():
+        here.want("acme/1", "1")
+        tools.wait_for(lambda: here.facts(OperationReady), "the grant")
+    make_anew(here, tools, here.topics.resource_ledger)
+    with here.arbiter_here() as told:
+        tools.wait_for(lambda: sorted(states(told)) == ["HALTED", "RUNNING"], "the partition that decided to halt")
+        assert "records are gone" in str(told[-1])
