@@ -77,7 +77,7 @@ def run_executors(
 
 def _serve(connection: Connection, name: str, of_actions: Handlers) -> Callable[[threading.Event], None]:
     executor = Executor(connection, name, principal=f"executor-{name}")
-    return lambda stop: executor.serve(of_actions, stop, threads=2)
+    return lambda stop: executor.serve(of_actions, stop)
 
 
 def _name(action: str) -> str:

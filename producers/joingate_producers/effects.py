@@ -131,6 +131,8 @@ class Effects:
             try:
                 prepared = prepare(self._actions[command.action], context_of(command), leave.no_more, self._coroutines)
             except NothingHappened as error:
+                if self._places.is_stopped:
+                    return False
                 if self._outbox.surrender(effect_of(command)):
                     self._report(running, NotSent(error.error, error.evidence))
                 return True
@@ -146,9 +148,9 @@ class Effects:
         if command.kind != "EXECUTE":
             self.give_back(command, "the permit ran out before the effect was begun")
             return True
-        if running.leave.no_more.is_set():
+        if self._places.is_stopped:
             return False  # not begun: it comes again, to the next process
-        log.warning("An EXECUTE of %s waited too long for a place, and was dropped.", command.operation_id)
+        log.warning("An EXECUTE of %s was withdrawn, or waited too long for a place: dropped.", command.operation_id)
         return True
 
     # --- reports -----------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class Places:
         self._preparing: dict[str, int] = {}  # the attempt, by operation
         self._waiting: list[Ready] = []
         self._running: dict[str, Running] = {}  # by operation
-        self._stopped = False
+        self.is_stopped = False
 
     # --- before the permit -------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class Places:
     def next(self) -> Running | None:
         """What is to be begun now, counted as running from here on; permits come before commands that are one."""
         with self._lock:
-            if self._stopped:
+            if self.is_stopped:
                 return None
             for ready in sorted(self._waiting, key=lambda one: one.command.kind == "EXECUTE"):
                 one_phase = ready.command.kind == "EXECUTE"
@@ -139,7 +139,7 @@ class Places:
     def stop(self) -> list[Ready]:
         """Nothing is begun any more, and what runs sends no more. Returns what was waiting."""
         with self._lock:
-            self._stopped = True
+            self.is_stopped = True
             for running in self._running.values():
                 running.leave.no_more.set()
             return self._take_out(lambda one: True)

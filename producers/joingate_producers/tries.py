@@ -51,10 +51,16 @@ class Coroutines:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def run(self, awaitable: Awaitable[Any], timeout_s: float | None) -> Any:
-        """What it comes to. Raises TimeoutError after `timeout_s`, when it has been cancelled, and what it raises."""
+    def run(self, awaitable: Awaitable[Any], timeout_s: float | None, may_begin: Callable[[], bool]) -> Any:
+        """What it comes to. Raises TimeoutError after `timeout_s`, when it has been cancelled, and what it raises.
+
+        Raises NothingHappened if it is a coroutine that may not begin any more when its turn on the loop comes.
+        """
 
         async def bounded() -> Any:
+            if inspect.iscoroutine(awaitable) and not may_begin():
+                awaitable.close()
+                raise NothingHappened("the loop was busy until there was no leave to begin it any more")
             return await asyncio.wait_for(awaitable, timeout_s)
 
         with self._lock:
@@ -96,7 +102,7 @@ def perform(action: Action, command: Command, prepared: object, leave: Leave, co
 
     def call(send: int) -> object:
         context = context_of(command, leave.deadline_s, send, prepared)
-        return _value(action.function(context), coroutines, action.timeout_s)
+        return _value(action.function(context), coroutines, action.timeout_s, leave.holds)
 
     return _tried(call, action.retry, leave, f"{command.action} on operation {command.operation_id}")
 
@@ -107,7 +113,7 @@ def prepare(action: Action, context: Context, no_more: threading.Event, coroutin
         return None
     for send in range(1, action.retry.tries + 1):
         try:
-            return _value(action.preparation(context), coroutines, action.timeout_s)
+            return _value(action.preparation(context), coroutines, action.timeout_s, lambda: True)
         except NothingHappened:
             raise
         # It has no effect in the world, so whatever it raises says that nothing happened, and it may be tried again.
@@ -118,8 +124,8 @@ def prepare(action: Action, context: Context, no_more: threading.Event, coroutin
     raise AssertionError("there is at least one try")
 
 
-def _value(answer: object, coroutines: Coroutines, timeout_s: float | None) -> object:
-    return coroutines.run(answer, timeout_s) if inspect.isawaitable(answer) else answer
+def _value(answer: object, coroutines: Coroutines, timeout_s: float | None, may_begin: Callable[[], bool]) -> object:
+    return coroutines.run(answer, timeout_s, may_begin) if inspect.isawaitable(answer) else answer
 
 
 def _tried(call: Callable[[int], object], retry: Retry, leave: Leave, what: str) -> Outcome:

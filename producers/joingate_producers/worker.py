@@ -41,6 +41,8 @@ _POLL_S = 0.25
 _BUSY_POLL_S = 0.02
 # So many permitted commands may wait for a place before no more are taken.
 _WAITING_MAX = 256
+# So many commands to prepare may wait, if permits are heard by the verdicts too: a hold keeps the commands back.
+_PREPARES_MAX = 10_000
 # So long the last words of a drain, which are on their way to the disk, are waited for.
 _LAST_WORDS_S = 5.0
 
@@ -142,13 +144,18 @@ class Worker:
 
     def _turn(self) -> None:
         busy = self._prepares or self._asked or self._places.preparing
-        self._stream.hold(self._places.waiting >= _WAITING_MAX)
+        self._stream.hold(self._has_enough())
         for received in self._stream.poll(_BUSY_POLL_S if busy else _POLL_S):
             self._take(received)
         self._hear_preparations()
         self._hear_permits()
         self._prepare_next()
         self._effects.begin()
+
+    def _has_enough(self) -> bool:
+        if self._places.waiting >= _WAITING_MAX:
+            return True
+        return len(self._prepares) >= _PREPARES_MAX and self._executor.connection.settings.verdicts
 
     def _report_left_behind(self) -> None:
         """What an earlier process began and never reported: it may have happened or not."""
@@ -164,6 +171,11 @@ class Worker:
 
     def _take(self, received: Received) -> None:
         command = received.command
+        if command.executor != self._executor.name:
+            log.error("A command to the executor %s lay on the topic of %s, and was dropped: %s.",
+                      command.executor, self._executor.name, command.operation_id)  # fmt: skip
+            self._stream.done(received)
+            return
         match command.kind:
             case "PREPARE":
                 self._forget(command, older_only=True)

@@ -236,6 +236,49 @@ def test_permits_are_asked_for_only_when_there_is_a_place(memory_world: Any) -> 
         _claims(memory_world, Commit, 5)
 
 
+def test_a_flood_of_commands_to_prepare_is_taken_in_portions(
+    memory_world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more is kept in memory than may be; permits are heard by the verdicts meanwhile, and all is done."""
+    monkeypatch.setattr("joingate_producers.worker._PREPARES_MAX", 2)
+    memory_world.gate.rule = memory_world.gate.permits()
+    with serving(memory_world, _actions(lambda context: Applied(context.business_key)), threads=1):
+        for number in range(12):
+            memory_world.gate.command("messenger", kind="PREPARE", business_key=f"k{number}")
+        _claims(memory_world, Commit, 12)
+    assert memory_world.gate.claims(Abort) == []
+
+
+def test_a_command_to_another_executor_is_dropped(memory_world: Any) -> None:
+    """Wherever it lies: who acts for whom is the gate's to say."""
+    done: list[str] = []
+
+    def act(context: Context) -> Outcome:
+        done.append(context.business_key)
+        return Applied("ext")
+
+    with serving(memory_world, _actions(act)):
+        stranger = memory_world.gate.command("stranger", kind="EXECUTE")
+        memory_world.gate.raw_command("messenger", memory_world.gate.codec.encode(stranger))
+        memory_world.gate.command("messenger", kind="EXECUTE", business_key="k2")
+        _claims(memory_world, Commit)
+    assert done == ["k2"]
+
+
+def test_a_withdrawal_while_it_waits_for_its_place_leaves_no_position_behind(memory_world: Any) -> None:
+    """What was withdrawn is done with: the group's position moves past it."""
+    slow = Slow()
+    with serving(memory_world, _actions(slow), threads=1):
+        memory_world.gate.command("messenger", kind="EXECUTE", business_key="k1")
+        memory_world.until(lambda: slow.begun, "the first")
+        memory_world.gate.command("messenger", kind="EXECUTE", business_key="k2")
+        last = memory_world.gate.command("messenger", kind="WITHDRAW", business_key="k2")
+        slow.go_on.set()
+        where = ("t.executor.messenger", "t.commands.messenger", last.partition)
+        memory_world.until(lambda: memory_world.memory.committed.get(where) == 3, "the position behind all three")
+    assert slow.begun == ["k1"]
+
+
 def test_attempts_of_an_operation_act_one_after_the_other(memory_world: Any) -> None:
     """A long one that the gate took for silent is sent again: not beside the first, and not after its success."""
     slow = Slow()

@@ -219,6 +219,49 @@ def test_what_still_runs_at_the_end_is_cancelled_and_nothing_more_begins() -> No
     assert isinstance(perform(Action("pay", act), _command(), None, _leave(), coroutines), NotSent)
 
 
+def test_a_coroutine_whose_turn_comes_after_its_permit_s_end_sends_nothing(coroutines: Coroutines) -> None:
+    """Another one that blocks the loop eats its time up: the clock is looked at when it begins, not when it waits."""
+    blocking, go_on, over = threading.Event(), threading.Event(), threading.Event()
+    sent: list[str] = []
+
+    async def block(context: Context) -> Outcome:
+        blocking.set()
+        assert go_on.wait(30)
+        return DONE
+
+    async def act(context: Context) -> Outcome:
+        sent.append(context.key)
+        return DONE
+
+    class Told(Leave):
+        looks = 0
+
+        def holds(self) -> bool:
+            over.set()
+            type(self).looks += 1
+            return type(self).looks == 1
+
+    said: list[Outcome] = []
+    leaves = [(block, _leave()), (act, Told(time.monotonic() + 60))]
+    threads = [
+        threading.Thread(
+            target=lambda function=function, leave=leave: said.append(
+                perform(Action("pay", function), _command(), None, leave, coroutines)
+            )
+        )
+        for function, leave in leaves
+    ]
+    threads[0].start()
+    assert blocking.wait(30)
+    threads[1].start()
+    assert over.wait(30)
+    go_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert sent == []
+    assert sorted(type(one).__name__ for one in said) == ["Applied", "NotSent"]
+
+
 # --- preparation -----------------------------------------------------------------------------------------------------
 
 
