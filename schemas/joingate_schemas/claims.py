@@ -80,13 +80,17 @@ class Claim:
 
 @record
 class DeclareIntent(Claim):
-    """The outcome that a principal wants now; a higher version supersedes the lower."""
+    """The outcome that a principal wants now; a higher version supersedes the lower.
+
+    `close_needs_goals`: its Close needs each goal observed as reached, beside all that any Close needs.
+    """
 
     version: int
     tenant: str = ""
     objective: str = ""
     goals: list[Goal]
     budgets: Budgets | None = None
+    close_needs_goals: bool = False
 
 
 @record

@@ -101,6 +101,7 @@ class IntentDeclared:
     budgets: Budgets | None
     content_digest: str
     supersedes: int
+    close_needs_goals: bool = False
 
 
 @record

@@ -145,6 +145,8 @@ REASONS: dict[str, Reason] = _table(
     (542, "OWNER_RETIRED", "The owner was retired, and is given nothing new.", "Name another owner.", CHANGED),
     (550, "OBJECTIVE_ALREADY_SATISFIED", "A source has shown that the step's goal is reached, so it needs no work.",
      "Leave the step undone, it counts as joined; if the goal is not reached, have the source say so anew.", CHANGED),
+    (551, "GOALS_NOT_SEEN", "The intent closes only once each goal was seen to be reached; the named were not.",
+     "Have a source show them, with the evidence that they ask for; or declare a version that leaves them out.", LATER),
     (600, "APPROVAL_STALE", "The approval is for other content, or has expired.",
      "Approve the present content.", CHANGED),
     (601, "NOT_AWAITING_APPROVAL", "Nothing here waits for an approval.", "Nothing.", NO),

@@ -25,6 +25,18 @@ def of_goal(*goals: c.Goal, action: str = "write_file") -> Callable[[Court], Non
     return given
 
 
+def all_done(*goals: c.Goal, close_needs_goals: bool = True) -> Callable[[Court], None]:
+    """Given: an intent with these goals, whose only step is done; it closes over goals that were seen, or over any."""
+
+    def given(court: Court) -> None:
+        court.declare(goals=list(goals), close_needs_goals=close_needs_goals)
+        court.plan(step("s1", "write_file", goal_id="g1"))
+        court.perform("s1")
+        assert court.succeed("s1").verdict == "ACCEPTED"
+
+    return given
+
+
 def seen(finding: str, **given: Any) -> Callable[[Court], object]:
     """A source says this of goal g1."""
     return lambda court: court.observe_goal("g1", finding, **given)
@@ -112,6 +124,16 @@ ROWS = {
                                        {"goal_id": "b", "acceptance": "b", "parent_goal_id": "a"}]),
             lambda x: x.declare(goals=[{"goal_id": "a", "acceptance": "a", "parent_goal_id": "b"},
                                        {"goal_id": "b", "acceptance": "b"}])),
+        Row("to close over goals, and there are none", "MALFORMED", lambda x: x.declare(close_needs_goals=True),
+            lambda x: x.declare(goals=[G1], close_needs_goals=True)),
+        Row("another wish for how it closes under the same version", "VERSION_CONFLICT",
+            lambda x: x.declare(goals=[G1], close_needs_goals=True),
+            lambda x: x.declare(2, goals=[G1], close_needs_goals=True), given=lambda x: x.declare(goals=[G1])),
+        Row("the close over a goal that nobody has seen", "GOALS_NOT_SEEN", lambda x: x.close(),
+            then(seen("PRESENT", evidence=["health:200"]), lambda x: x.close()), given=all_done(PROVEN)),
+        Row("the close over a goal that was seen without its evidence", "GOALS_NOT_SEEN", lambda x: x.close(),
+            then(seen("PRESENT", source_version=2, evidence=["health:200"]), lambda x: x.close()),
+            given=then(all_done(PROVEN), seen("PRESENT", source_version=1))),
         Row("two goals of one name", "MALFORMED", lambda x: x.declare(goals=[G1, G1]), lambda x: x.declare(goals=[G1])),
     ],
 }  # fmt: skip

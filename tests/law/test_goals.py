@@ -3,14 +3,14 @@
 import pytest
 
 from joingate_processors.forensics.checker import check
-from joingate_processors.law import sparing
+from joingate_processors.law import intents, sparing
 from joingate_processors.law.goals import subtrees
 from joingate_schemas import claims as c
 
 from .driver import Court, step
 from .life_catalogue import lived
 from .scenes import edges
-from .table_admission import G1, PROVEN, of_goal
+from .table_admission import G1, PROVEN, all_done, of_goal
 
 REACHED = "OBJECTIVE_ALREADY_SATISFIED"
 PART: c.Goal = {"goal_id": "part", "acceptance": "a window is held", "parent_goal_id": "g1"}
@@ -194,3 +194,88 @@ def test_the_checker_sees_a_hole_that_no_goal_covers(
     court = requiring()
     _ = court.dispatch("s2") if finish == "dispatch" else court.close()
     assert invariant in {one.invariant for one in check(court.decisions)}
+
+
+# --- the close -------------------------------------------------------------------------------------------------------
+
+
+def done(*goals: c.Goal, close_needs_goals: bool = True) -> Court:
+    court = Court(lived())
+    all_done(*goals, close_needs_goals=close_needs_goals)(court)
+    return court
+
+
+def test_unless_it_is_asked_for_an_intent_closes_over_goals_that_nobody_looked_at() -> None:
+    court = done(PROVEN, PART, close_needs_goals=False)
+    assert court.close().verdict == "ACCEPTED"
+    assert check(court.decisions) == []
+
+
+def test_the_close_is_refused_with_every_goal_that_was_not_seen_by_name_and_what_would_show_it() -> None:
+    court = done(PROVEN, PART, {"goal_id": "told", "acceptance": "the customer knows"})
+    court.observe_goal("told", "PRESENT")
+    refused = court.close()
+    assert (refused.reason, refused.facts) == ("GOALS_NOT_SEEN", [])
+    assert "no source shows g1 (by evidence of health), part" in refused.detail
+    assert "told" not in refused.detail
+    court.observe_goal("g1", "PRESENT", evidence=["health:200"])
+    court.observe_goal("part", "PRESENT")
+    assert court.close().verdict == "ACCEPTED"
+    assert check(court.decisions) == []
+
+
+def test_a_goal_that_was_seen_and_is_not_any_more_keeps_the_intent_open() -> None:
+    court = done(G1)
+    court.observe_goal("g1", "PRESENT", source_version=1)
+    court.observe_goal("g1", "ABSENT", source_version=2)
+    assert court.close().reason == "GOALS_NOT_SEEN"
+    court.observe_goal("g1", "PRESENT", source_version=3)
+    court.observe_goal("g1", "ABSENT", source="monitor")
+    assert court.close().reason == "GOALS_NOT_SEEN", "sources disagree"
+
+
+def test_only_the_goals_of_the_version_in_force_count_and_as_they_are_stated_now() -> None:
+    court = done(G1, {"goal_id": "g2", "acceptance": "told"})
+    court.observe_goal("g1", "PRESENT")
+    court.declare(2, goals=[{**G1, "acceptance": "production runs 4.3"}], close_needs_goals=True)
+    court.plan(step("s1", "write_file", goal_id="g1"), plan_id="p2")
+    assert court.succeed("s1").verdict == "ACCEPTED"
+    assert "no source shows g1" in court.close().detail
+    court.observe_goal("g1", "PRESENT")
+    assert court.close().verdict == "ACCEPTED", "g2 is not wanted any more"
+
+
+def test_a_higher_version_may_take_the_wish_back() -> None:
+    court = done(G1)
+    court.declare(2, goals=[G1])
+    court.plan(step("s1", "write_file", goal_id="g1"), plan_id="p2")
+    court.succeed("s1")
+    assert court.close().verdict == "ACCEPTED"
+
+
+def test_a_cancelled_intent_closes_without_its_goals() -> None:
+    court = done(G1)
+    court.cancel()
+    assert court.close().verdict == "ACCEPTED"
+    assert check(court.decisions) == []
+
+
+def test_of_very_many_goals_the_first_are_named_and_the_others_counted() -> None:
+    court = done(*({"goal_id": f"g{n}", "acceptance": "so"} for n in range(1, 30)))
+    detail = court.close().detail
+    assert "g20 and 9 more" in detail
+    assert "g21" not in detail
+
+
+def test_what_an_unreadable_record_may_have_said_of_a_goal_holds_the_close() -> None:
+    court = done(G1)
+    court.quarantine()
+    assert court.close().reason == "HELD"
+
+
+def test_the_checker_sees_a_close_over_a_goal_that_nobody_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intents, "_check_goals_seen", lambda case, intent: None)
+    court = done(PROVEN)
+    court.observe_goal("g1", "PRESENT")
+    assert court.close().verdict == "ACCEPTED"
+    assert [one.invariant for one in check(court.decisions)] == ["CLOSE"]

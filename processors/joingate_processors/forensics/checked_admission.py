@@ -31,6 +31,7 @@ class AdmissionBook:
         self._commitments = commitments
         self._catalogue: dict[str, Any] = {}
         self._wanted: dict[str, f.IntentDeclared] = {}
+        self._cancelled: set[str] = set()
         self._made: dict[str, tuple[float, int]] = {}  # commitment -> its weight, and when it was made (ms)
         self._spent: dict[str, dict[str, tuple[str, float]]] = {}  # intent -> operation -> its class and cost
         # (intent, goal) -> source -> what it said, and of which content
@@ -43,6 +44,9 @@ class AdmissionBook:
                 self._catalogue = json.loads(fact.catalogue)
             case f.IntentDeclared():
                 self._wanted[fact.intent_id] = fact
+                self._cancelled.discard(fact.intent_id)
+            case f.IntentCancelled():
+                self._cancelled.add(fact.intent_id)
             case f.ObservationRecorded() if fact.subject_kind == "GOAL" and decision.verdict == "ACCEPTED":
                 self._seen(fact)
             case f.OperationOpened():
@@ -92,6 +96,15 @@ class AdmissionBook:
         """Whether the goal is reached without this action, which neither looks nor discharges anything."""
         looks = self._entry("actions", action).get("effect") == "OBSERVE"
         return not looks and not self._discharges(action) and self._is_reached(intent_id, goal_id)
+
+    def closed(self, intent_id: str) -> None:
+        """An intent that is still wanted is closed: by its own terms, that may need each goal to be seen."""
+        wanted = None if intent_id in self._cancelled else self._wanted.get(intent_id)
+        for goal in wanted.goals if wanted is not None and wanted.close_needs_goals else ():
+            if not self._is_reached(intent_id, goal["goal_id"]):
+                self._report(
+                    "CLOSE", (intent_id, goal["goal_id"]), f"goal {goal['goal_id']} was not seen to be reached"
+                )
 
     def _is_reached(self, intent_id: str, goal_id: str) -> bool:
         content = self._content(intent_id, goal_id)

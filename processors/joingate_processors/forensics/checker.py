@@ -382,6 +382,7 @@ class Checker:
         for commitment_id in self._commitments.open_of(fact.intent_id):
             status = self._commitments.obligations[commitment_id].status
             self._report("CLOSE", (fact.intent_id, commitment_id), f"a commitment is {status}")
+        self._admission.closed(fact.intent_id)
 
 
 def _identified(decision: Decision) -> bool:

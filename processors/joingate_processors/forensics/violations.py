@@ -45,7 +45,8 @@ INVARIANTS: dict[str, str] = {
     "PROOF_TIME": "A look or a statement proves absence only after what was allowed to act has had its time to land.",
     "WITHDRAWN": "What is withdrawn never had a permit.",
     "COMPENSATED": "Only a settled effect is compensated, by a settled operation or by evidence that is named.",
-    "CLOSE": "An intent closes with each step joined by its latest generation, undone or needless, and nothing open.",
+    "CLOSE": "An intent closes with each step joined by its latest generation, undone or needless, nothing open, "
+    "and where its terms ask for that, each goal seen.",
     "CLOSED": "A closed intent starts nothing and never opens again.",
     "TRANSITION": "A commitment's change starts from the state in which it is.",
     "OWNER": "An ACTIVE commitment has a durable owner, and its creating operation is settled.",

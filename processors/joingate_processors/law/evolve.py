@@ -191,7 +191,7 @@ def _intent_declared(state: State, fact: f.IntentDeclared) -> None:
         before = Intent(
             intent_id=fact.intent_id, version=fact.version, tenant=fact.tenant, status="OPEN", content_digest="",
             goals={}, plan_id=None, operations_open=0, operations_unclaimed=0, commitments_open=0, orphans_open=0,
-            parents={}, required={}, budgets=None, spent={},
+            parents={}, required={}, budgets=None, spent={}, close_needs_goals=False,
         )  # fmt: skip
     after = changed(before, version=fact.version, status="OPEN", content_digest=fact.content_digest, goals=goals,
                     plan_id=None, **evolve_goals.declared(fact))  # fmt: skip

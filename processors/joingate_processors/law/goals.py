@@ -86,7 +86,20 @@ def reached(state: State, intent: Intent, goal_id: str) -> list[str]:
     news = state.goals.get(goal_key(intent.intent_id, goal_id))
     if news is None or goal_id not in intent.goals or "PRESENT" not in news.said.values():
         return []
-    ground = subtrees(intent.goals, intent.parents)[goal_id]
+    return _shown_by(state, intent, goal_id, subtrees(intent.goals, intent.parents)[goal_id])
+
+
+def unreached(state: State, intent: Intent) -> list[str]:
+    """The goals of the version in force that no source shows to be reached, or one says are not; in their order."""
+    ground = subtrees(intent.goals, intent.parents)
+    return [goal_id for goal_id in intent.goals if not _shown_by(state, intent, goal_id, ground[goal_id])]
+
+
+def _shown_by(state: State, intent: Intent, goal_id: str, ground: str) -> list[str]:
+    """The sources whose word about the goal is about its subtree as it is now, where all of them show it."""
+    news = state.goals.get(goal_key(intent.intent_id, goal_id))
+    if news is None:
+        return []
     said = {source: finding for source, finding in news.said.items() if news.grounds[source] == ground}
     return sorted(said) if said and all(finding == "PRESENT" for finding in said.values()) else []
 

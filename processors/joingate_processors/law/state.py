@@ -52,6 +52,7 @@ class Intent:
     required: dict[str, list[str]]  # goal id -> the kinds of evidence that its acceptance needs, where it needs some
     budgets: Budgets | None
     spent: dict[str, float]  # budget class -> what operations that may act, or may have acted, have cost
+    close_needs_goals: bool  # its Close needs each goal observed as reached
 
 
 @record
