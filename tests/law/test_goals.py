@@ -6,8 +6,11 @@ from joingate_processors.forensics.checker import check
 from joingate_processors.law import intents, sparing
 from joingate_processors.law.goals import subtrees
 from joingate_schemas import claims as c
+from joingate_schemas import facts as f
+from joingate_schemas.catalogue import Catalogue
 
-from .driver import Court, step
+from .catalogues import arbitrated, without_keys
+from .driver import INTENT, Court, step
 from .life_catalogue import lived
 from .scenes import edges
 from .table_admission import G1, PROVEN, all_done, of_goal
@@ -20,6 +23,12 @@ def wanting(*goals: c.Goal, action: str = "write_file") -> Court:
     court = Court(lived())
     of_goal(*goals, action=action)(court)
     return court
+
+
+def scarce_lives() -> Catalogue:
+    """The catalogue of lives, with what is scarce and the actions on it."""
+    scarce = arbitrated()
+    return lived(actions={**lived().actions, **scarce.actions}, resources=scarce.resources)
 
 
 def test_nothing_of_a_goal_is_known_before_a_source_has_shown_it() -> None:
@@ -279,3 +288,148 @@ def test_the_checker_sees_a_close_over_a_goal_that_nobody_has_seen(monkeypatch: 
     court.observe_goal("g1", "PRESENT")
     assert court.close().verdict == "ACCEPTED"
     assert [one.invariant for one in check(court.decisions)] == ["CLOSE"]
+
+
+# --- between the dispatch and the permit -----------------------------------------------------------------------------
+
+
+def waiting(action: str, goal: str = "g1", **arguments: c.Scalar) -> Court:
+    """Step s1, for goal g1, was dispatched; s2, for none, is yet to be done."""
+    court = Court(lived())
+    court.load()
+    court.declare(goals=[G1, {"goal_id": "g2", "acceptance": "told"}])
+    s1 = step("s1", action, goal_id=goal, arguments=arguments)
+    assert court.plan(s1, step("s2", "write_file", parallel=True)).verdict == "ACCEPTED"
+    assert court.dispatch("s1").verdict == "ACCEPTED"
+    return court
+
+
+def test_who_asks_for_the_permit_is_told_that_the_goal_is_reached_and_the_step_is_spared() -> None:
+    court = waiting("pay")
+    court.observe_goal("g1", "PRESENT", source="smoke-test")
+    assert court.op("s1").status == "VALIDATED", "the goal may be open again by the time the executor asks"
+    told = court.prepared("s1")
+    assert (told.verdict, told.reason, told.status) == ("REJECTED", REACHED, "WITHDRAWN")
+    assert "smoke-test showed that goal g1 is reached" in told.detail
+    assert court.commands(court.op_id("s1"))[-1] == "WITHDRAW 1"
+    court.perform("s2")
+    court.succeed("s2")
+    assert court.close().verdict == "ACCEPTED", "nothing had to be done for s1"
+    assert check(court.decisions) == []
+
+
+def test_a_goal_that_is_open_again_by_then_is_worked_on() -> None:
+    court = waiting("pay")
+    court.observe_goal("g1", "PRESENT", source_version=1)
+    court.observe_goal("g1", "ABSENT", source_version=2)
+    assert court.prepared("s1").verdict == "ACCEPTED"
+
+
+def test_another_goal_than_the_steps_own_spares_nothing() -> None:
+    court = waiting("pay", "g2")
+    court.observe_goal("g1", "PRESENT")
+    assert court.prepared("s1").verdict == "ACCEPTED"
+
+
+def test_what_gives_back_gets_its_permit_whatever_is_reached() -> None:
+    court = Court(lived(downstreams={**lived().downstreams, "cloud": without_keys().downstreams["bank"]}))
+    court.declare(goals=[G1])
+    court.plan(step("s1", "free_hold", goal_id="g1"))
+    court.dispatch("s1")
+    court.observe_goal("g1", "PRESENT")
+    assert court.prepared("s1").verdict == "ACCEPTED"
+
+
+def test_what_may_have_acted_is_asked_about_and_not_withdrawn() -> None:
+    court = waiting("pay")
+    assert court.prepared("s1").verdict == "ACCEPTED"
+    court.in_doubt("s1")
+    court.observe_goal("g1", "PRESENT")
+    assert court.op("s1").status == "IN_DOUBT"
+    court.advance(1_000_000)
+    assert court.observe("s1", "RESEND").verdict == "ACCEPTED"
+    assert court.prepared("s1").verdict == "ACCEPTED", "under the same key, to find out"
+    assert check(court.decisions) == []
+
+
+def test_an_effect_that_no_permit_allowed_is_no_step_that_was_spared() -> None:
+    court = waiting("pay")
+    assert court.commit("s1").reason == "NO_PERMIT"
+    court.observe_goal("g1", "PRESENT")
+    assert court.prepared("s1").reason == "ALREADY_CLAIMED"
+    assert court.op("s1").status == "IN_DOUBT"
+
+
+def test_an_executor_that_does_not_ask_is_not_asked_again() -> None:
+    court = waiting("pay")
+    court.observe_goal("g1", "PRESENT")
+    court.advance(31_000)
+    assert court.op("s1").status == "WITHDRAWN"
+    assert court.commands(court.op_id("s1")) == ["PREPARE 1", "WITHDRAW 1"]
+
+
+@pytest.mark.parametrize(
+    ("action", "timer"),
+    [("pay_approved", "APPROVAL"), ("pay_held", "HOLD"), ("make_message", "CONDITION"), ("train_held", "HOLD")],
+)
+def test_what_waits_is_withdrawn_in_the_decision_that_shows_the_goal(action: str, timer: str) -> None:
+    court = Court(scarce_lives())
+    court.declare(goals=[G1])
+    court.plan(step("s1", action, goal_id="g1", arguments={"name": "m", "bench": "b1"}))
+    court.dispatch("s1")
+    assert (court.op("s1").status, court.op("s1").timer) == ("STAGED", timer)
+    shown = court.observe_goal("g1", "PRESENT")
+    assert court.op("s1").status == "WITHDRAWN"
+    assert "OperationWithdrawn" in {type(fact).__name__ for fact in shown.facts}
+    assert court.approve("s1").reason == "NOT_AWAITING_APPROVAL", "nobody is asked in vain"
+    court.close()
+    assert check(court.decisions) == []
+
+
+def test_a_resource_that_is_granted_too_late_is_given_back() -> None:
+    court = Court(scarce_lives())
+    court.declare(goals=[G1])
+    court.plan(step("s1", "train", goal_id="g1", arguments={"pool": "a100", "count": 2, "bench": "b1"}))
+    court.dispatch("s1")
+    assert court.op("s1").timer == "RESOURCES"
+    court.observe_goal("g1", "PRESENT")
+    granted = court.say(
+        c.ResourceGranted(claim_id="g", intent_id=INTENT, operation_id=court.op_id("s1"), resource_ref="bench:b1")
+    )
+    assert granted.reason == "OPERATION_ENDED"
+    assert [fact.standing for fact in granted.facts if isinstance(fact, f.ResourceChanged)] == ["RETURNED"]
+
+
+def test_while_sources_disagree_what_waits_goes_on_waiting() -> None:
+    court = waiting("pay_approved")
+    court.observe_goal("g1", "ABSENT", source="monitor", source_version=1)
+    court.observe_goal("g1", "PRESENT", source="smoke-test")
+    assert court.op("s1").status == "STAGED"
+    court.observe_goal("g1", "PRESENT", source="monitor", source_version=2)
+    assert court.op("s1").status == "WITHDRAWN"
+
+
+def test_an_approval_of_what_was_withdrawn_counts_when_the_goal_is_open_again_and_the_content_the_same() -> None:
+    court = waiting("pay_by_two")
+    court.approve("s1", principal="ann")
+    court.observe_goal("g1", "PRESENT", source_version=1)
+    assert court.op("s1").status == "WITHDRAWN"
+    court.observe_goal("g1", "ABSENT", source_version=2)
+    assert court.dispatch("s1").verdict == "ACCEPTED"
+    assert court.op("s1").approvals == ["ann"]
+    court.approve("s1", principal="ben")
+    assert court.op("s1").status == "VALIDATED"
+
+
+@pytest.mark.parametrize("name", ["overtaken", "can_be_spared"])
+def test_the_checker_sees_what_goes_on_for_a_goal_that_is_reached(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparing, name, lambda *args: None)
+    court = Court(lived())
+    court.load()
+    court.declare(goals=[G1])
+    court.plan(step("s1", "pay" if name == "overtaken" else "pay_held", goal_id="g1"))
+    court.dispatch("s1")
+    court.observe_goal("g1", "PRESENT")
+    court.advance(60_000)
+    court.prepared("s1")
+    assert "REACHED" in {one.invariant for one in check(court.decisions)}

@@ -51,6 +51,10 @@ class AdmissionBook:
                 self._seen(fact)
             case f.OperationOpened():
                 self._opened(fact)
+            case f.PermitIssued():
+                self._let_on(fact.operation_id)
+            case f.OperationReady() if fact.status != "STAGED":
+                self._let_on(fact.operation_id)
             case f.OperationWithdrawn():
                 self._spent.get(fact.intent_id, {}).pop(fact.operation_id, None)
             case f.CommitmentProposed():
@@ -127,6 +131,16 @@ class AdmissionBook:
         )  # fmt: skip
         if cost and not discharges:
             self._check_budget(fact.intent_id, of, ids)
+
+    def _let_on(self, operation_id: str) -> None:
+        """Nothing goes on for what is reached, unless it is to find out whether an earlier attempt acted."""
+        effect = self._operations.effects.get(operation_id)
+        opened = None if effect is None else effect.opened
+        if effect is None or opened is None or opened.goal_id is None or not opened.plan_id or effect.permits:
+            return
+        if self.is_needless(opened.intent_id, opened.goal_id, opened.action):
+            self._report("REACHED", (operation_id, opened.intent_id), f"{opened.action} goes on for goal "
+                         f"{opened.goal_id}, which is reached")  # fmt: skip
 
     def _check_budget(self, intent_id: str, of: str, ids: tuple[str, ...]) -> None:
         wanted = self._wanted.get(intent_id)

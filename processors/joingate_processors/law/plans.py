@@ -312,8 +312,7 @@ def _check_goal(case: Case, intent: Intent, action: Action, goal_id: str, identi
     sources = sparing.spared_by(case, intent, action, goal_id)
     if not sources:
         return
-    refuse("OBJECTIVE_ALREADY_SATISFIED", f"{', '.join(sources)} showed that goal {goal_id} is reached, so it needs no "
-           f"{action.name}", identity, "SATISFIED")  # fmt: skip
+    refuse(sparing.REACHED, sparing.shown(action.name, goal_id, sources), identity, "SATISFIED")
 
 
 def _is_free(operation: f.OperationOpened) -> bool:
