@@ -5,6 +5,7 @@ These are the plain, frozen values that the law reads; the loader with its sente
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from joingate_schemas.claims import Role
@@ -251,3 +252,11 @@ class Catalogue:
     max_skew_ms: int = 300_000
     resource_wait_ms: int = 60_000
     silent_attempts_max: int = 3
+
+    @cached_property
+    def discharging(self) -> frozenset[str]:
+        """The actions that give back, undo or reconcile: told once a catalogue, for every dispatch asks."""
+        undoing = {action.compensation for action in self.actions.values()}
+        undoing |= {kind.release_action for kind in self.obligations.values()}
+        undoing |= {name for name, action in self.actions.items() if action.budget_class == "RECONCILIATION"}
+        return frozenset(name for name in undoing if name is not None)
