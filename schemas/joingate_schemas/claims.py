@@ -333,8 +333,9 @@ class AssignOwner(Claim):
 class Override(Claim):
     """A person forces a transition, with a name (`principal`), a reason and evidence.
 
-    On an operation `to` is SETTLED or FAILED; on a commitment its new status; on a quarantined record DISMISSED,
-    or REDRIVEN with the mended bytes in `replacement`.
+    On an operation `to` is SETTLED or FAILED; on a commitment its new status, or FREED: nobody has the resource any
+    more of what an owner outside our books took over; on a quarantined record DISMISSED, or REDRIVEN with the mended
+    bytes in `replacement`.
     """
 
     subject_kind: SubjectKind

@@ -160,7 +160,7 @@ def expired(case: Case, claim: c.ResourceExpired) -> Ruling:
     """A lease is over. What has ended gives the resource back; what may yet act keeps it, and everybody can see that.
 
     A commitment in force goes on holding it, for that is what it is; and so does one that an owner outside our books
-    has taken over, who has the same thing still.
+    has taken over, who has the same thing still, until a person frees it.
     """
     operation = _asked_by(case, claim)
     identity, reference = claim.operation_id, claim.resource_ref
@@ -172,6 +172,9 @@ def expired(case: Case, claim: c.ResourceExpired) -> Ruling:
         return Ruling("ACCEPTED", "OK", f"it is {status}: {reference} is given back", identity, status,
                       [changed(operation, reference, "RETURNED", f"it is {status}")])  # fmt: skip
     commitment = _made_by(case.state, operation)
+    if commitment is not None and commitment.status == "TRANSFERRED" and reference not in operation.held:
+        detail = f"a person freed {reference}"
+        return Ruling("ACCEPTED", "OK", detail, identity, status, [changed(operation, reference, "RETURNED", detail)])
     if status == "SETTLED" and commitment is not None and commitment.status in ("ACTIVE", "TRANSFERRED"):
         how = "in force" if commitment.status == "ACTIVE" else f"with {commitment.owner_id}, who took it over"
         detail = f"the commitment {commitment.commitment_id} is {how}"
