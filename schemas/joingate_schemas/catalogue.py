@@ -22,6 +22,7 @@ LATENCY_BOUNDS_MS = (
     3_600_000, 7_200_000, 14_400_000, 28_800_000, 43_200_000, 86_400_000, 172_800_000, 604_800_000,
 )  # fmt: skip
 """The bounds between which latencies are counted. An objective's `within` is one of them, so that it is met exactly."""
+Draws = Literal["RETURNED", "CONSUMED"]
 MissedAction = Literal["REPORT", "RELEASE"]
 BudgetClass = Literal["EXPLORATION", "VERIFICATION", "RECONCILIATION"]
 LimitScope = Literal["INTENT", "PRINCIPAL", "TENANT"]
@@ -79,6 +80,7 @@ class Action:
     obligation: str | None = None
     counterparty: str = ""
     verification: bool = False
+    draws: dict[str, str] = field(default_factory=dict)  # type of obligation -> a number, or a template of one
 
     @property
     def irreversible(self) -> bool:
@@ -100,7 +102,8 @@ class ObligationType:
     given up. `satisfied_evidence` names kinds of evidence (what stands before the colon) that fulfilment has to bring.
     `migrates` names earlier versions whose open commitments go on by this one; those of the others keep their own.
     `valid_ms` is how long it lasts, counted from the permit of what makes it; `freshness_ms` how old an observation of
-    it may be when something relies on it.
+    it may be when something relies on it. `quantity` is how much it holds, a number or a template of one: steps that
+    rely on it take of that what their actions `draws`, and `draws` here says whether it is used up by what is done.
     """
 
     name: str
@@ -132,6 +135,8 @@ class ObligationType:
     lease_ms: int | None = None
     superseded_by: str = ""
     migrates: tuple[int, ...] = ()
+    quantity: str = ""
+    draws: Draws = "RETURNED"
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,8 @@ REASONS: dict[str, Reason] = _table(
      "Wait until that operation is settled.", LATER),
     (804, "NOT_HELD", "The operation does not hold the resource.", "Nothing.", NO),
     (805, "STALE_MESSAGE", "The operation has said something newer of the resource before.", "Nothing.", NO),
+    (806, "EXCEEDS_COMMITMENT", "More is taken of a commitment than it holds beside what others take of it.",
+     "Take less, or wait until an operation that takes of it has ended.", LATER),
     (900, "COMMITMENT_DEBT", "More is open, unresolved or waiting for a person than the limits allow.",
      "Discharge the named one first; releases, transfers and reconciliation are always let through.", LATER),
     (901, "BUDGET_SPENT", "The intent's budget, or its share for exploration, does not cover what this costs.",

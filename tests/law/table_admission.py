@@ -6,9 +6,10 @@ from typing import Any
 from joingate_schemas import claims as c
 from joingate_schemas.catalogue import Catalogue, Limit
 
+from .draws_catalogue import quantified
 from .driver import Court, step
 from .limited_catalogue import limited, priced
-from .scenes import Row, opened, then
+from .scenes import Row, edges, opened, then
 
 G1: c.Goal = {"goal_id": "g1", "acceptance": "production runs 4.2"}
 PROVEN: c.Goal = {**G1, "evidence_requirements": ["health"]}
@@ -57,6 +58,17 @@ def budgeted(*steps: c.PlanStep, **budgets: Any) -> Callable[[Court], None]:
         court.plan(*steps)
 
     return given
+
+
+def eight_gpus(court: Court) -> None:
+    """Given: s1 has reserved eight GPUs, of which s2 takes five and may act; s3 would take four."""
+    uses = [
+        step(one, "run_on_gpus", arguments={"need": need}, edges=edges("REQUIRES", "s1"), parallel=True)
+        for one, need in (("s2", 5), ("s3", 4))
+    ]
+    court.open(step("s1", "reserve_gpus", arguments={"count": 8}), *uses)
+    court.perform("s1")
+    court.permit("s2")
 
 
 def given_back(court: Court) -> None:
@@ -109,6 +121,10 @@ ROWS = {
                  lambda x: x.dispatch("s3")),
             given=then(budgeted(*TRIES, cost_max=5.0, exploration=1.0), lambda x: x.dispatch("s1")),
             catalogue=priced),
+    ],
+    "quantities": [
+        Row("more than is reserved", "EXCEEDS_COMMITMENT", lambda x: x.dispatch("s3"),
+            then(lambda x: x.commit("s2"), lambda x: x.dispatch("s3")), given=eight_gpus, catalogue=quantified),
     ],
     "goals": [
         Row("work on a goal that is reached", "OBJECTIVE_ALREADY_SATISFIED", lambda x: x.dispatch("s1"),

@@ -59,6 +59,7 @@ INVARIANTS: dict[str, str] = {
     "DEBT": "A new obligation is taken on only within the declared limits on debt and on doubts.",
     "BUDGET": "Nothing but discharging work is started beyond the intent's ceiling, or its share for exploration.",
     "REACHED": "No work is started, or goes on to act, for a goal that every source that speaks of it has shown.",
+    "DRAWN": "No more is taken of a commitment by what is open, in doubt or has used it up than it holds.",
     **SEVEN,
 }  # fmt: skip
 """What is checked: the name of each invariant, and the sentence that it is."""

@@ -15,7 +15,13 @@ from joingate_projections.tables import (
     shown,
 )
 from joingate_projections.tables.intents import add_to_intent
-from joingate_schemas.facts import TERMINAL_COMMITMENT, CommitmentChanged, CommitmentProposed, DispositionDecided
+from joingate_schemas.facts import (
+    TERMINAL_COMMITMENT,
+    CommitmentChanged,
+    CommitmentDrawn,
+    CommitmentProposed,
+    DispositionDecided,
+)
 
 
 def proposed(rows: Rows, fact: CommitmentProposed, at: At) -> None:
@@ -67,6 +73,15 @@ def transition(rows: Rows, fact: CommitmentChanged, at: At) -> None:
     put(rows, old, {**old, **change, **at.touched()}, at)
     if fact.after in TERMINAL_COMMITMENT:
         operations.take_up(rows, fact.operation_id, at)
+
+
+def drawn(rows: Rows, fact: CommitmentDrawn, at: At) -> None:
+    """An operation takes of it; whether it still does, the operation's own status tells."""
+    old = rows.get("operations", fact.operation_id)
+    if old is not None:
+        takes = {"quantity": fact.quantity, "consumed": fact.consumed}
+        operations.put(rows, old, {**old, "draws": {**old.get("draws", {}), fact.commitment_id: takes},
+                                   **at.touched()}, at)  # fmt: skip
 
 
 def _is_offered(old: Row, fact: CommitmentChanged) -> bool:
