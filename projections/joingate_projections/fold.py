@@ -36,6 +36,7 @@ from joingate_schemas.facts import (
     ClockSkewed,
     CommitmentChanged,
     CommitmentDrawn,
+    CommitmentMigrated,
     CommitmentProposed,
     CompensationRequested,
     DispositionDecided,
@@ -197,6 +198,8 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             commitments.proposed(rows, fact, at)
         case CommitmentDrawn():
             commitments.drawn(rows, fact, at)
+        case CommitmentMigrated():
+            commitments.migrated(rows, fact, at)
         case CommitmentChanged():
             commitments.transition(rows, fact, at)
         case TransferOffered():

@@ -334,8 +334,8 @@ class Override(Claim):
     """A person forces a transition, with a name (`principal`), a reason and evidence.
 
     On an operation `to` is SETTLED or FAILED; on a commitment its new status, or FREED: nobody has the resource any
-    more of what an owner outside our books took over; on a quarantined record DISMISSED, or REDRIVEN with the mended
-    bytes in `replacement`.
+    more of what an owner outside our books took over; or MIGRATED: the version of its type in force rules it; on a
+    quarantined record DISMISSED, or REDRIVEN with the mended bytes in `replacement`.
     """
 
     subject_kind: SubjectKind

@@ -1,4 +1,4 @@
-"""The facts about what a commitment carries: what operations take of it while it is in force.
+"""The facts about what a commitment carries, and by which rules: what operations take of it, which version rules it.
 
 They are part of `facts.AnyFact`; read them from `joingate_schemas.facts`.
 """
@@ -19,3 +19,19 @@ class CommitmentDrawn:
     operation_id: str
     quantity: int
     consumed: bool
+
+
+@record
+class CommitmentMigrated:
+    """A person moved an open commitment to another version of its type, which rules it from here on.
+
+    `differs` names the rules that differ between the versions; `attributes.NAME` is one that only one of them compares.
+    """
+
+    commitment_id: str
+    intent_id: str
+    before: int
+    after: int
+    reason: str
+    differs: list[str]
+    evidence: list[str]

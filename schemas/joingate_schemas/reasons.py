@@ -138,6 +138,8 @@ REASONS: dict[str, Reason] = _table(
     (523, "ALREADY_RESOLVED", "It was settled by evidence before.", "Nothing.", NO),
     (530, "COMMITMENT_EXPIRED", "Its time has passed and nobody has seen it since, so nothing may rely on it.",
      "Wait for the observation, renew it, or plan without it.", LATER),
+    (531, "INCOMPATIBLE_VERSION", "The version of its type that is in force could not rule it: compare it, or end it.",
+     "Let it end by its own version, or declare a version that fits it.", CHANGED),
     (540, "IN_TRANSFER", "The commitment waits for somebody to take it over, and nothing new starts under it.",
      "Wait for the acknowledgement, or let its owner take the offer back by a Transfer to itself.", LATER),
     (541, "STALE_FENCE", "The token is not the current one: ownership, the offer or the lease has moved on.",

@@ -234,6 +234,8 @@ class Checker:
             case f.CommitmentProposed():
                 self._starts(fact.intent_id, fact.commitment_id, "a commitment")
                 commitments.proposed(fact)
+            case f.CommitmentMigrated():
+                commitments.migrated(fact, decision)
             case f.CommitmentDrawn():
                 commitments.drawn(fact)
             case f.CommitmentChanged():

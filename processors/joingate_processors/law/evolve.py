@@ -73,8 +73,8 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             _approval(state, fact)
         case f.CommitmentProposed():
             _commitment_proposed(state, fact, at)
-        case f.CommitmentDrawn():
-            evolve_draws.drawn(state, fact)
+        case f.CommitmentDrawn() | f.CommitmentMigrated():
+            evolve_draws.rewritten(state, fact)
         case f.CommitmentChanged():
             _commitment_changed(state, fact, at)
         case f.TransferOffered():

@@ -1,4 +1,4 @@
-"""What facts do to what is taken of commitments: it moves in step with the operations that take it. Never refuses."""
+"""What facts do to what is taken of commitments, in step with the operations that take it; and to their versions."""
 
 from joingate_processors.law.state import Operation, State
 from joingate_schemas import facts as f
@@ -6,7 +6,17 @@ from joingate_schemas.facts import OPEN_OPERATION
 from joingate_schemas.record import changed
 
 
-def drawn(state: State, fact: f.CommitmentDrawn) -> None:
+def rewritten(state: State, fact: f.CommitmentDrawn | f.CommitmentMigrated) -> None:
+    """What the commitment's row says of its quantity, or of the version that rules it."""
+    if isinstance(fact, f.CommitmentDrawn):
+        _drawn(state, fact)
+        return
+    row = state.commitments.get(fact.commitment_id)
+    if row is not None:
+        state.commitments.put(fact.commitment_id, changed(row, type_version=fact.after))
+
+
+def _drawn(state: State, fact: f.CommitmentDrawn) -> None:
     """An operation that was just opened takes this much."""
     operation, row = state.operations.get(fact.operation_id), state.commitments.get(fact.commitment_id)
     if operation is None or row is None or fact.commitment_id in operation.draws:

@@ -7,6 +7,7 @@ from joingate_processors.law import (
     custody,
     dispositions,
     freeing,
+    migrations,
     outcomes,
 )
 from joingate_processors.law.arrival import FollowUp, Ruling
@@ -115,6 +116,8 @@ def _commitment(case: Case, claim: c.Override) -> Ruling:
         return Ruling("REPLAYED", "ALREADY_SO", f"it is {status}", identity, status)
     if claim.to == freeing.FREED:
         return freeing.free(case, claim, row)
+    if claim.to == migrations.MIGRATED:
+        return migrations.migrate(case, claim, row)
     if status in TERMINAL_COMMITMENT:
         refuse("ILLEGAL_TRANSITION", f"{status} is final", identity, status)
     cause = f"overridden by {claim.principal}: {claim.reason}"
