@@ -95,7 +95,7 @@ def context(
         print(_debt(one))
     show(
         table(
-            "\nGoals",
+            "\nGoals, each to be seen before it closes" if wanted["close_needs_goals"] else "\nGoals",
             ("goal", "state", "accepted if", "risk", "last seen"),
             [(g["goal_id"], g["shown"], g["acceptance"], g["risk_class"], _seen(g["observation"]))
              for g in answer["goals"]],

@@ -58,15 +58,20 @@ class Planner(ReconciliationClient):
         objective: str = "",
         tenant: str = "",
         budgets: Budgets | None = None,
+        close_needs_goals: bool = False,
         claim_id: str | None = None,
     ) -> PendingVerdict:
-        """Say what is wanted now. A higher `version` supersedes the lower. `goals` are made with `goal`."""
+        """Say what is wanted now. A higher `version` supersedes the lower. `goals` are made with `goal`.
+
+        `close_needs_goals`: it may close only once each goal was observed as reached (GOALS_NOT_SEEN before that).
+        """
         common = self._common(intent_id, claim_id)
         return self._submit(
             DeclareIntent(
-                **common, version=version, goals=list(goals), objective=objective, tenant=tenant, budgets=budgets
+                **common, version=version, goals=list(goals), objective=objective, tenant=tenant, budgets=budgets,
+                close_needs_goals=close_needs_goals,
             )
-        )
+        )  # fmt: skip
 
     def cancel_intent(
         self, intent_id: str, *, intent_version: int = 0, reason: str = "", claim_id: str | None = None

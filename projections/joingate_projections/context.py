@@ -26,6 +26,7 @@ _COMMITMENT = (
     "shown", "owner_id", "resource_refs", "counterparty_refs", "quantity", "attributes", "due_at", "valid_until",
     "deadline_at", "since", "disposition", "observation", "evidence", "operation_id", "orphans",
 )  # fmt: skip
+_INTENT = ("intent_id", "version", "objective", "tenant", "status", "shown", "close_needs_goals")
 _STEP = ("step_id", "ordinal", "action", "business_key", "goal_id", "status", "shown", "operation_id", "joined")
 _OPERATION = (
     "operation_id", "plan_id", "step_id", "goal_id", "action", "business_key", "commitment_id", "compensates",
@@ -43,7 +44,7 @@ def context(view: View, intent_id: str, principal: str | None, now: int) -> Row 
     catalogue = catalogue_on(view, intent["first"]["partition"])
     listed, total = _open_commitments(view, intent_id)
     return {
-        "intent": {name: intent[name] for name in ("intent_id", "version", "objective", "tenant", "status", "shown")},
+        "intent": {name: intent[name] for name in _INTENT},
         "goals": [_told(row, _GOAL) for row in _goals(view, intent)],
         "plan": _plan(view, intent),
         "commitments": [_with_age(_told(row, _COMMITMENT), now) for row in listed],

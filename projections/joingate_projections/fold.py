@@ -35,6 +35,8 @@ from joingate_schemas.facts import (
     CatalogueLoaded,
     ClockSkewed,
     CommitmentChanged,
+    CommitmentDrawn,
+    CommitmentMigrated,
     CommitmentProposed,
     CompensationRequested,
     DispositionDecided,
@@ -194,6 +196,10 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             _observed(rows, fact, at)
         case CommitmentProposed():
             commitments.proposed(rows, fact, at)
+        case CommitmentDrawn():
+            commitments.drawn(rows, fact, at)
+        case CommitmentMigrated():
+            commitments.migrated(rows, fact, at)
         case CommitmentChanged():
             commitments.transition(rows, fact, at)
         case TransferOffered():

@@ -5,6 +5,7 @@ These are the plain, frozen values that the law reads; the loader with its sente
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from joingate_schemas.claims import Role
@@ -21,6 +22,7 @@ LATENCY_BOUNDS_MS = (
     3_600_000, 7_200_000, 14_400_000, 28_800_000, 43_200_000, 86_400_000, 172_800_000, 604_800_000,
 )  # fmt: skip
 """The bounds between which latencies are counted. An objective's `within` is one of them, so that it is met exactly."""
+Draws = Literal["RETURNED", "CONSUMED"]
 MissedAction = Literal["REPORT", "RELEASE"]
 BudgetClass = Literal["EXPLORATION", "VERIFICATION", "RECONCILIATION"]
 LimitScope = Literal["INTENT", "PRINCIPAL", "TENANT"]
@@ -78,6 +80,7 @@ class Action:
     obligation: str | None = None
     counterparty: str = ""
     verification: bool = False
+    draws: dict[str, str] = field(default_factory=dict)  # type of obligation -> a number, or a template of one
 
     @property
     def irreversible(self) -> bool:
@@ -99,7 +102,8 @@ class ObligationType:
     given up. `satisfied_evidence` names kinds of evidence (what stands before the colon) that fulfilment has to bring.
     `migrates` names earlier versions whose open commitments go on by this one; those of the others keep their own.
     `valid_ms` is how long it lasts, counted from the permit of what makes it; `freshness_ms` how old an observation of
-    it may be when something relies on it.
+    it may be when something relies on it. `quantity` is how much it holds, a number or a template of one: steps that
+    rely on it take of that what their actions `draws`, and `draws` here says whether it is used up by what is done.
     """
 
     name: str
@@ -131,6 +135,8 @@ class ObligationType:
     lease_ms: int | None = None
     superseded_by: str = ""
     migrates: tuple[int, ...] = ()
+    quantity: str = ""
+    draws: Draws = "RETURNED"
 
 
 @dataclass(frozen=True)
@@ -251,3 +257,11 @@ class Catalogue:
     max_skew_ms: int = 300_000
     resource_wait_ms: int = 60_000
     silent_attempts_max: int = 3
+
+    @cached_property
+    def discharging(self) -> frozenset[str]:
+        """The actions that give back, undo or reconcile: told once a catalogue, for every dispatch asks."""
+        undoing = {action.compensation for action in self.actions.values()}
+        undoing |= {kind.release_action for kind in self.obligations.values()}
+        undoing |= {name for name, action in self.actions.items() if action.budget_class == "RECONCILIATION"}
+        return frozenset(name for name in undoing if name is not None)

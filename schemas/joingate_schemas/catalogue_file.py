@@ -31,7 +31,7 @@ from joingate_schemas.catalogue import (
     Resource,
 )
 from joingate_schemas.catalogue_lint import Place, lint
-from joingate_schemas.catalogue_shape import IN_MS, SECTIONS, ActionShape, Shape, TopShape
+from joingate_schemas.catalogue_shape import IN_MS, SECTIONS, ActionShape, ObligationShape, Shape, TopShape
 
 FILE_BYTES_MAX = 200_000  # A catalogue travels in one claim, so that it must fit into one.
 _NODES_MAX = 100_000
@@ -205,10 +205,13 @@ def _canonical_entry(name: str, shape: Shape) -> dict[str, Any]:
     if isinstance(shape, ActionShape):
         fields["executor"] = shape.executor or shape.downstream
         fields["quantities"] = {kind: str(quantity) for kind, quantity in shape.quantities.items()}
+        fields["draws"] = {kind: str(quantity) for kind, quantity in shape.draws.items()}
         fields["arguments"] = [
             {"name": key, **(argument or {"meaning": True, "from_records": False})}
             for key, argument in fields["arguments"].items()
         ]
+    if isinstance(shape, ObligationShape):
+        fields["quantity"] = str(shape.quantity)
     return fields
 
 

@@ -143,6 +143,7 @@ def _action(at: Place, action: ActionShape, sections: Mapping[str, Mapping[str, 
     yield from _makes(at, action, sections)
     yield from _identity(at, action)
     yield from _resources(at, action, sections)
+    yield from _draws(at, action, sections)
 
 
 def _identity(at: Place, action: ActionShape) -> Iterator[Finding]:
@@ -190,6 +191,16 @@ def _resources(at: Place, action: ActionShape, sections: Mapping[str, Mapping[st
         yield from _quantity(place, str(quantity), frozenset(action.arguments))
 
 
+def _draws(at: Place, action: ActionShape, sections: Mapping[str, Mapping[str, Shape | None]]) -> Iterator[Finding]:
+    for kind, quantity in action.draws.items():
+        place = (*at, "draws", kind)
+        yield from _undeclared(place, "obligation", kind, sections["obligations"])
+        shape = sections["obligations"].get(kind)
+        if isinstance(shape, ObligationShape) and not shape.quantity:
+            yield place, f"nothing is taken of a {kind}: say how much one holds, for instance quantity: 8"
+        yield from _quantity(place, str(quantity), frozenset(action.arguments))
+
+
 def _quantity(place: Place, quantity: str, arguments: frozenset[str]) -> Iterator[Finding]:
     names = _placeholders(quantity)
     if names == [] and not (quantity.isdecimal() and int(quantity) >= 1):
@@ -228,6 +239,11 @@ def _obligation(
         yield (*at, "late_success"), "RELEASE needs a release_action"
     if obligation.superseded_by and obligation.superseded_by not in obligation.attributes:
         yield (*at, "superseded_by"), f"{obligation.superseded_by!r} is none of its attributes"
+    makers = [one for _, one in _of(sections, "actions", ActionShape) if one.obligation == at[-1]]
+    for maker in makers if obligation.quantity else ():
+        yield from _quantity((*at, "quantity"), str(obligation.quantity), frozenset(maker.arguments))
+    if obligation.draws != "RETURNED" and not obligation.quantity:
+        yield (*at, "draws"), "nothing is taken of what holds no quantity: say that first, for instance quantity: 8"
     for number, earlier in enumerate(obligation.migrates):
         if earlier >= obligation.version:
             yield (*at, "migrates", number), f"an earlier version goes on by this one, and {earlier} is none"

@@ -56,6 +56,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         "braces; left out: 1.",
         "obligation": "The type of the commitment that its success creates.",
         "counterparty": "A template: to whom that obligation is owed, as in customer:{to}.",
+        "draws": "How much it takes of the commitments that its step relies on, by their type: a whole number, or an "
+        "argument in braces. Beyond what is left, EXCEEDS_COMMITMENT.",
         "verification": "Whether it counts as done only once somebody else has seen the effect.",
     },
     "arguments": {
@@ -96,6 +98,10 @@ MEANINGS: dict[str, dict[str, str]] = {
         "lease": "How long a worker may serve it before it says so again; left out: it has no lease.",
         "migrates": "Earlier versions whose open commitments go on by this one. Those of others keep the rules that "
         "they were made under ([upgrades](upgrades.md)).",
+        "quantity": "How much it holds, for the actions whose `draws` take of it: a whole number, or an argument in "
+        "braces of the action that makes it; left out: nothing is taken of it.",
+        "draws": "What becomes of what was taken once that is done: RETURNED for the next one, or CONSUMED. What was "
+        "taken in vain, or is undone, is always free again.",
         "superseded_by": "The attribute whose new value supersedes older ones that are otherwise alike, as an "
         "artifact's version does.",
     },

@@ -13,6 +13,7 @@ from joingate_schemas.catalogue import (
     ApprovalPolicy,
     BudgetClass,
     Capability,
+    Draws,
     Effect,
     LateSuccess,
     LevelMeasure,
@@ -105,6 +106,7 @@ class ActionShape(Shape):
     obligation: str | None = None
     counterparty: str = ""
     verification: bool = False
+    draws: dict[str, str | int] = {}
 
 
 class ObligationShape(Shape):
@@ -138,6 +140,8 @@ class ObligationShape(Shape):
     lease: PositiveDuration | None = None
     superseded_by: str = ""
     migrates: list[Count] = []
+    quantity: str | int = ""
+    draws: Draws = "RETURNED"
 
 
 class ResourceShape(Shape):

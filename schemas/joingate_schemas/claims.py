@@ -80,13 +80,17 @@ class Claim:
 
 @record
 class DeclareIntent(Claim):
-    """The outcome that a principal wants now; a higher version supersedes the lower."""
+    """The outcome that a principal wants now; a higher version supersedes the lower.
+
+    `close_needs_goals`: its Close needs each goal observed as reached, beside all that any Close needs.
+    """
 
     version: int
     tenant: str = ""
     objective: str = ""
     goals: list[Goal]
     budgets: Budgets | None = None
+    close_needs_goals: bool = False
 
 
 @record
@@ -329,8 +333,9 @@ class AssignOwner(Claim):
 class Override(Claim):
     """A person forces a transition, with a name (`principal`), a reason and evidence.
 
-    On an operation `to` is SETTLED or FAILED; on a commitment its new status; on a quarantined record DISMISSED,
-    or REDRIVEN with the mended bytes in `replacement`.
+    On an operation `to` is SETTLED or FAILED; on a commitment its new status, or FREED: nobody has the resource any
+    more of what an owner outside our books took over; or MIGRATED: the version of its type in force rules it; on a
+    quarantined record DISMISSED, or REDRIVEN with the mended bytes in `replacement`.
     """
 
     subject_kind: SubjectKind

@@ -8,6 +8,8 @@ Times are integers, milliseconds since the epoch, UTC; `None` means "no deadline
 from typing import Literal, TypeAlias, TypedDict, get_args
 
 from joingate_schemas.claims import Arguments, Budgets, Edge, Finding, Goal, Proof, SubjectKind
+from joingate_schemas.commitment_facts import CommitmentDrawn as CommitmentDrawn
+from joingate_schemas.commitment_facts import CommitmentMigrated as CommitmentMigrated
 from joingate_schemas.owner_facts import LeaseChanged as LeaseChanged
 from joingate_schemas.owner_facts import OwnerChanged as OwnerChanged
 from joingate_schemas.owner_facts import OwnerRetired as OwnerRetired
@@ -101,6 +103,7 @@ class IntentDeclared:
     budgets: Budgets | None
     content_digest: str
     supersedes: int
+    close_needs_goals: bool = False
 
 
 @record
@@ -540,6 +543,8 @@ AnyFact: TypeAlias = (
     | HoldOpened
     | QuarantineResolved
     | CatalogueLoaded
+    | CommitmentDrawn
+    | CommitmentMigrated
 )
 FACT_TYPES: dict[str, type] = {cls.__name__: cls for cls in get_args(AnyFact)}
 """Every fact class by its name, which is also its Avro record name (namespace `joingate`)."""

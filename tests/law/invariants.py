@@ -39,6 +39,7 @@ def check_state(state: MemoryState) -> None:
         waits = plan.deadline_at is not None
         assert waits == (plan.status == "ADOPTED"), f"plan {plan.plan_id} is {plan.status}, deadline {plan.deadline_at}"
     _check_slots(operations)
+    _check_drawn(operations, commitments)
     _check_owners(state)
     _check_debts(state, operations, commitments)
     _check_spent(state, operations)
@@ -186,6 +187,17 @@ def _check_commitment(state: MemoryState, commitment: Commitment) -> None:
             assert origin.status == "SETTLED", f"in force, and its creation is {origin.status}"
         assert commitment.owner_id, commitment
         assert not commitment.release_wanted, commitment
+
+
+def _check_drawn(operations: list[Operation], commitments: list[Commitment]) -> None:
+    """What is taken of each commitment is what those take that live, or have used it up."""
+    for row in commitments:
+        takers = [one for one in operations if row.commitment_id in one.draws and one.status not in _OVER]
+        takes = sum(one.draws[row.commitment_id] for one in takers if row.consumed or one.status != "SETTLED")
+        assert row.drawn == takes, row
+
+
+_OVER = ("FAILED", "WITHDRAWN", "COMPENSATED")
 
 
 def _check_owners(state: MemoryState) -> None:

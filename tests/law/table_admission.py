@@ -6,9 +6,10 @@ from typing import Any
 from joingate_schemas import claims as c
 from joingate_schemas.catalogue import Catalogue, Limit
 
+from .draws_catalogue import quantified
 from .driver import Court, step
 from .limited_catalogue import limited, priced
-from .scenes import Row, opened, then
+from .scenes import Row, edges, opened, then
 
 G1: c.Goal = {"goal_id": "g1", "acceptance": "production runs 4.2"}
 PROVEN: c.Goal = {**G1, "evidence_requirements": ["health"]}
@@ -21,6 +22,18 @@ def of_goal(*goals: c.Goal, action: str = "write_file") -> Callable[[Court], Non
     def given(court: Court) -> None:
         court.declare(goals=list(goals or (G1,)))
         court.plan(step("s1", action, goal_id="g1"), step("s2", "write_file"))
+
+    return given
+
+
+def all_done(*goals: c.Goal, close_needs_goals: bool = True) -> Callable[[Court], None]:
+    """Given: an intent with these goals, whose only step is done; it closes over goals that were seen, or over any."""
+
+    def given(court: Court) -> None:
+        court.declare(goals=list(goals), close_needs_goals=close_needs_goals)
+        court.plan(step("s1", "write_file", goal_id="g1"))
+        court.perform("s1")
+        assert court.succeed("s1").verdict == "ACCEPTED"
 
     return given
 
@@ -45,6 +58,17 @@ def budgeted(*steps: c.PlanStep, **budgets: Any) -> Callable[[Court], None]:
         court.plan(*steps)
 
     return given
+
+
+def eight_gpus(court: Court) -> None:
+    """Given: s1 has reserved eight GPUs, of which s2 takes five and may act; s3 would take four."""
+    uses = [
+        step(one, "run_on_gpus", arguments={"need": need}, edges=edges("REQUIRES", "s1"), parallel=True)
+        for one, need in (("s2", 5), ("s3", 4))
+    ]
+    court.open(step("s1", "reserve_gpus", arguments={"count": 8}), *uses)
+    court.perform("s1")
+    court.permit("s2")
 
 
 def given_back(court: Court) -> None:
@@ -98,6 +122,10 @@ ROWS = {
             given=then(budgeted(*TRIES, cost_max=5.0, exploration=1.0), lambda x: x.dispatch("s1")),
             catalogue=priced),
     ],
+    "quantities": [
+        Row("more than is reserved", "EXCEEDS_COMMITMENT", lambda x: x.dispatch("s3"),
+            then(lambda x: x.commit("s2"), lambda x: x.dispatch("s3")), given=eight_gpus, catalogue=quantified),
+    ],
     "goals": [
         Row("work on a goal that is reached", "OBJECTIVE_ALREADY_SATISFIED", lambda x: x.dispatch("s1"),
             lambda x: x.dispatch("s2"), given=then(of_goal(), seen("PRESENT", source_version=1)), catalogue=priced),
@@ -112,6 +140,16 @@ ROWS = {
                                        {"goal_id": "b", "acceptance": "b", "parent_goal_id": "a"}]),
             lambda x: x.declare(goals=[{"goal_id": "a", "acceptance": "a", "parent_goal_id": "b"},
                                        {"goal_id": "b", "acceptance": "b"}])),
+        Row("to close over goals, and there are none", "MALFORMED", lambda x: x.declare(close_needs_goals=True),
+            lambda x: x.declare(goals=[G1], close_needs_goals=True)),
+        Row("another wish for how it closes under the same version", "VERSION_CONFLICT",
+            lambda x: x.declare(goals=[G1], close_needs_goals=True),
+            lambda x: x.declare(2, goals=[G1], close_needs_goals=True), given=lambda x: x.declare(goals=[G1])),
+        Row("the close over a goal that nobody has seen", "GOALS_NOT_SEEN", lambda x: x.close(),
+            then(seen("PRESENT", evidence=["health:200"]), lambda x: x.close()), given=all_done(PROVEN)),
+        Row("the close over a goal that was seen without its evidence", "GOALS_NOT_SEEN", lambda x: x.close(),
+            then(seen("PRESENT", source_version=2, evidence=["health:200"]), lambda x: x.close()),
+            given=then(all_done(PROVEN), seen("PRESENT", source_version=1))),
         Row("two goals of one name", "MALFORMED", lambda x: x.declare(goals=[G1, G1]), lambda x: x.declare(goals=[G1])),
     ],
 }  # fmt: skip

@@ -1,9 +1,12 @@
 """Rows of the join gate's table for what relies on commitments, and for what may be asked of them."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from joingate_schemas import claims as c
 
+from .catalogues import sealed
 from .driver import Court, step
 from .life_catalogue import DAY_MS, HOUR_MS, lived
 from .scenes import Row, edges, opened, then
@@ -32,6 +35,26 @@ def owed(name: str) -> Callable[[Court], None]:
 def conditional(action: str, condition: str) -> c.PlanStep:
     """A step with a condition."""
     return step("s1", action, condition=condition)
+
+
+def raise_version(court: Court, kind: str, **fields: Any) -> None:
+    """The next version of the type comes into force; with the fields of the one in the catalogue of lives but these."""
+    whole, was = court.catalogue, lived().obligations[kind]
+    raised = replace(was, version=whole.obligations[kind].version + 1, **fields)
+    court.catalogue = sealed(replace(whole, obligations={**whole.obligations, kind: raised}))
+    court.load()
+
+
+def then_raised(kind: str, **fields: Any) -> Callable[[Court], None]:
+    """Given: step s1's commitment of the type is in force, and another version of it than its own."""
+
+    def given(court: Court) -> None:
+        court.load()
+        court.open(step("s1", f"make_{kind}"))
+        court.active("s1")
+        raise_version(court, kind, **fields)
+
+    return given
 
 
 ROWS = {
@@ -92,5 +115,10 @@ ROWS = {
             lambda x: x.override("COMMITMENT", x.commitment_id("s1"), "SATISFIED"),
             lambda x: x.override("COMMITMENT", x.commitment_id("s1"), "RELEASED"),
             given=then(opened(step("s1", "make_message")), lambda x: x.dispatch("s1")), catalogue=lived),
+        Row("moving to a version that could not end it", "INCOMPATIBLE_VERSION",
+            lambda x: x.override("COMMITMENT", x.commitment_id("s1"), "MIGRATED"),
+            then(lambda x: raise_version(x, "hold"),
+                 lambda x: x.override("COMMITMENT", x.commitment_id("s1"), "MIGRATED")),
+            given=then_raised("hold", resolution="IRREVERSIBLE", release_action=None), catalogue=lived),
     ],
 }  # fmt: skip

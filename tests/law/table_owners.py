@@ -248,7 +248,19 @@ TIMERS = [
                                      subject_id=x.commitment_id("s1"), due_at=1)), None, given=leased),
 ]  # fmt: skip
 
+FREED = [
+    Row("of what is ours still", "ILLEGAL_TRANSITION",
+        lambda x: x.override("COMMITMENT", x.commitment_id("s1"), "FREED"),
+        lambda x: x.release("s1"), given=booked),
+    Row("of what holds nothing that others want", "NOT_HELD",
+        lambda x: x.override("COMMITMENT", x.commitment_id("s1"), "FREED"), None,
+        given=then(offered_to_desk, lambda x: x.accept("s1", "desk:9", evidence=["receipt:77"]))),
+    Row("without evidence", "NO_EVIDENCE",
+        lambda x: x.override("COMMITMENT", x.commitment_id("s1"), "FREED", evidence=[]), None,
+        given=then(offered_to_desk, lambda x: x.accept("s1", "desk:9", evidence=["receipt:77"]))),
+]  # fmt: skip
+
 ROWS = {
     "Transfer": TRANSFER, "AcceptTransfer": ACCEPT, "authority": AUTHORITY, "AssignOwner": ASSIGN,
-    "RetireOwner": RETIRE, "lease": LEASE, "Promise": PROMISE, "owners' timers": TIMERS,
+    "RetireOwner": RETIRE, "lease": LEASE, "Promise": PROMISE, "owners' timers": TIMERS, "freed": FREED,
 }  # fmt: skip

@@ -21,7 +21,6 @@ KEPT = {
             "RESOURCE_SPENT",
             "OVER_CAPACITY",
             "RESOURCE_QUARANTINED",
-            "NOT_HELD",
             "STALE_MESSAGE",
             "NOT_SUPPORTED",
         ),

@@ -12,7 +12,7 @@ from joingate_processors.forensics.checked_resources import check_resources
 from joingate_processors.forensics.checker import check
 from joingate_schemas import claims as c
 from joingate_schemas.arbitration import ResourceMessage
-from joingate_schemas.decisions import Command
+from joingate_schemas.decisions import Command, Decision
 from joingate_schemas.facts import OperationWithdrawn, ResourceChanged
 
 from .catalogues import arbitrated, sealed
@@ -318,8 +318,8 @@ def test_whatever_happens_both_deciders_agree_and_both_ledgers_rebuild_them(
     assert (snapshot(market.sim.state), market.sim.arbiter.state.all_holds()) == (before, held)
 
 
-def test_what_an_owner_outside_our_books_took_over_is_not_free_for_anybody_else() -> None:
-    """Its lease is renewed without end: the new owner has the window, and the next one who wants it is told so."""
+def taken_over() -> tuple[Market, str]:
+    """An owner outside our books has taken over the window of intent `one`; and the commitment's id."""
     catalogue = arbitrated()
     window = replace(catalogue.obligations["window"], resolution="TRANSFERABLE")
     market = Market(sealed(replace(catalogue, obligations={**catalogue.obligations, "window": window})))
@@ -331,11 +331,60 @@ def test_what_an_owner_outside_our_books_took_over_is_not_free_for_anybody_else(
     taken = market.say(c.AcceptTransfer, "PLANNER", "one", commitment_id=identity, owner_id="desk:abroad",
                        fencing_token=1, evidence=["receipt:1"])  # fmt: skip
     assert taken.status == "TRANSFERRED"
+    return market, identity
+
+
+def free(market: Market, identity: str, **said: Any) -> Decision:
+    """A person says that nobody has the resource any more."""
+    fields = {"to": "FREED", "reason": "the desk gave it up", "evidence": ["letter:7"], "principal": "olga", **said}
+    return market.say(c.Override, "OPERATOR", "one", subject_kind="COMMITMENT", subject_id=identity, **fields)
+
+
+def test_what_an_owner_outside_our_books_took_over_is_not_free_for_anybody_else() -> None:
+    """Its lease is renewed without end: the new owner has the window, and the next one who wants it is told so."""
+    market, _ = taken_over()
     market.sim.advance(3_600_000)
     assert market.holders("window:w1") == ["one HELD"]
     market.want("two", "reserve_window", "w1")
     assert market.status("two") == "WITHDRAWN"
     market.check()
+
+
+def test_a_person_frees_what_left_our_books_by_name_with_a_reason_and_evidence() -> None:
+    market, identity = taken_over()
+    assert free(market, identity, evidence=[]).reason == "NO_EVIDENCE"
+    assert free(market, identity, reason="").reason == "NO_EVIDENCE"
+    assert market.holders("window:w1") == ["one HELD"]
+    freed = free(market, identity)
+    assert (freed.verdict, freed.status) == ("ACCEPTED", "TRANSFERRED"), "the obligation itself ended as it did"
+    assert [fact.detail for fact in freed.facts] == ["freed by olga: the desk gave it up (letter:7)"]
+    assert market.holders("window:w1") == []
+    market.want("two", "reserve_window", "w1")
+    assert market.holders("window:w1") == ["two HELD"]
+    assert free(market, identity).reason == "ALREADY_SO"
+    assert market.holders("window:w1") == ["two HELD"], "said again, it takes nothing from who has it now"
+    market.check()
+
+
+def test_a_lease_that_ran_out_while_it_was_freed_gives_back_again_and_holds_on_to_nothing() -> None:
+    market, identity = taken_over()
+    free(market, identity)
+    late = market.say(c.ResourceExpired, "GATE", "one", operation_id=market.op("one").operation_id,
+                      resource_ref="window:w1")  # fmt: skip
+    assert "a person freed window:w1" in late.detail
+    assert market.holders("window:w1") == []
+
+
+def test_only_what_left_our_books_is_freed_by_hand_and_only_where_it_holds_something() -> None:
+    market = Market()
+    market.want("one", "reserve_window", "w1")
+    market.settle("one")
+    identity = market.op("one").commitment_id or ""
+    market.observe("one", identity, "PRESENT")
+    refused = free(market, identity)
+    assert refused.reason == "ILLEGAL_TRANSITION"
+    assert "release the commitment instead" in refused.detail
+    assert market.holders("window:w1") == ["one HELD"]
 
 
 def test_a_condition_that_is_taken_back_while_the_arbiter_is_asked_holds_the_operation_back() -> None:

@@ -284,12 +284,37 @@ def _reached(finding: str) -> Ledger:
     return ledger
 
 
+def _drawn(quantity: int) -> Ledger:
+    """So much is taken of the window's commitment, which holds 8, by the operation that makes it."""
+    ledger, (place, number) = list(STORY.decisions), where(f.CommitmentProposed)
+    facts = list(ledger[place].facts)
+    facts[number] = changed(facts[number], quantity=8.0)
+    made = facts[number]
+    takes = f.CommitmentDrawn(commitment_id=made.commitment_id, intent_id=INTENT, operation_id=made.operation_id,
+                              quantity=quantity, consumed=True)  # fmt: skip
+    ledger[place] = changed(ledger[place], facts=[*facts, takes])
+    return ledger
+
+
+def _moved(before: int, after: int) -> Ledger:
+    """A person moves the window's commitment from one version of its type to another."""
+    made = next(fact for one in STORY.decisions for fact in one.facts if isinstance(fact, f.CommitmentProposed))
+    ledger, (place, _) = list(STORY.decisions), where(f.CommitmentProposed)
+    move = f.CommitmentMigrated(commitment_id=made.commitment_id, intent_id=INTENT, before=before, after=after,
+                                reason="moved by olga: so agreed", differs=[], evidence=["ticket-7"])  # fmt: skip
+    ledger[place] = changed(ledger[place], facts=[*ledger[place].facts, move], claim_type="Override")
+    return ledger
+
+
 ADMITTED: list[tuple[str, str, Callable[[], Ledger], Callable[[], Ledger]]] = [
     ("DEBT", "beyond the limit", lambda: _limited(debt=0.5), lambda: _limited(debt=1.0)),
     ("DEBT", "over a doubt", _doubted_before, lambda: _limited(doubts=1)),
     ("BUDGET", "beyond the ceiling", lambda: _worth(3.0, 2.0), lambda: _worth(0.1, 2.0)),
     ("BUDGET", "beyond the share for exploration", lambda: _worth(0.6, 2.0), lambda: _worth(0.2, 2.0)),
     ("REACHED", "for a goal that is reached", lambda: _reached("PRESENT"), lambda: _reached("ABSENT")),
+    ("TRANSITION", "a move to the version that rules it", lambda: _moved(1, 1), lambda: _moved(1, 2)),
+    ("TRANSITION", "a move from another version", lambda: _moved(2, 3), lambda: _moved(1, 3)),
+    ("DRAWN", "more than it holds", lambda: _drawn(9), lambda: _drawn(8)),
 ]
 
 

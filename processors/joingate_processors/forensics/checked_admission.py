@@ -31,6 +31,7 @@ class AdmissionBook:
         self._commitments = commitments
         self._catalogue: dict[str, Any] = {}
         self._wanted: dict[str, f.IntentDeclared] = {}
+        self._cancelled: set[str] = set()
         self._made: dict[str, tuple[float, int]] = {}  # commitment -> its weight, and when it was made (ms)
         self._spent: dict[str, dict[str, tuple[str, float]]] = {}  # intent -> operation -> its class and cost
         # (intent, goal) -> source -> what it said, and of which content
@@ -43,10 +44,17 @@ class AdmissionBook:
                 self._catalogue = json.loads(fact.catalogue)
             case f.IntentDeclared():
                 self._wanted[fact.intent_id] = fact
+                self._cancelled.discard(fact.intent_id)
+            case f.IntentCancelled():
+                self._cancelled.add(fact.intent_id)
             case f.ObservationRecorded() if fact.subject_kind == "GOAL" and decision.verdict == "ACCEPTED":
                 self._seen(fact)
             case f.OperationOpened():
                 self._opened(fact)
+            case f.PermitIssued():
+                self._let_on(fact.operation_id)
+            case f.OperationReady() if fact.status != "STAGED":
+                self._let_on(fact.operation_id)
             case f.OperationWithdrawn():
                 self._spent.get(fact.intent_id, {}).pop(fact.operation_id, None)
             case f.CommitmentProposed():
@@ -93,6 +101,15 @@ class AdmissionBook:
         looks = self._entry("actions", action).get("effect") == "OBSERVE"
         return not looks and not self._discharges(action) and self._is_reached(intent_id, goal_id)
 
+    def closed(self, intent_id: str) -> None:
+        """An intent that is still wanted is closed: by its own terms, that may need each goal to be seen."""
+        wanted = None if intent_id in self._cancelled else self._wanted.get(intent_id)
+        for goal in wanted.goals if wanted is not None and wanted.close_needs_goals else ():
+            if not self._is_reached(intent_id, goal["goal_id"]):
+                self._report(
+                    "CLOSE", (intent_id, goal["goal_id"]), f"goal {goal['goal_id']} was not seen to be reached"
+                )
+
     def _is_reached(self, intent_id: str, goal_id: str) -> bool:
         content = self._content(intent_id, goal_id)
         said = self._said.get((intent_id, goal_id), {}).values()
@@ -114,6 +131,16 @@ class AdmissionBook:
         )  # fmt: skip
         if cost and not discharges:
             self._check_budget(fact.intent_id, of, ids)
+
+    def _let_on(self, operation_id: str) -> None:
+        """Nothing goes on for what is reached, unless it is to find out whether an earlier attempt acted."""
+        effect = self._operations.effects.get(operation_id)
+        opened = None if effect is None else effect.opened
+        if effect is None or opened is None or opened.goal_id is None or not opened.plan_id or effect.permits:
+            return
+        if self.is_needless(opened.intent_id, opened.goal_id, opened.action):
+            self._report("REACHED", (operation_id, opened.intent_id), f"{opened.action} goes on for goal "
+                         f"{opened.goal_id}, which is reached")  # fmt: skip
 
     def _check_budget(self, intent_id: str, of: str, ids: tuple[str, ...]) -> None:
         wanted = self._wanted.get(intent_id)

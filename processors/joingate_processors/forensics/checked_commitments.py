@@ -1,6 +1,6 @@
 """The checker's book of commitments: how an obligation may move, and what each end of it needs to show."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from joingate_processors.forensics.checked_operations import OperationBook
 from joingate_processors.forensics.violations import Report
@@ -27,6 +27,8 @@ class Obligation:
     token: int = 0
     offered: int = 0
     orphaned: bool = False
+    version: int = 1
+    draws: dict[str, f.CommitmentDrawn] = field(default_factory=dict)  # by operation
 
 
 class CommitmentBook:
@@ -61,7 +63,38 @@ class CommitmentBook:
             self._of_intent.setdefault(fact.intent_id, []).append(fact.commitment_id)
         if fact.owner_id in self._retired:
             self._report("RETIRED", (fact.commitment_id, fact.owner_id), "it is given to an owner that is gone")
-        self.obligations[fact.commitment_id] = Obligation(fact, "PROPOSED", fact.owner_id)
+        self.obligations[fact.commitment_id] = Obligation(fact, "PROPOSED", fact.owner_id, version=fact.type_version)
+
+    def drawn(self, fact: f.CommitmentDrawn) -> None:
+        """An operation takes of it, which must hold that much beside what others take."""
+        known = self.obligations.get(fact.commitment_id)
+        if known is None:
+            self._report("KNOWN", (fact.commitment_id, fact.operation_id), "it is drawn on, and was never proposed")
+            return
+        known.draws[fact.operation_id] = fact
+        taken = sum(one.quantity for one in known.draws.values() if self._takes(one))
+        if known.proposed.quantity is None or taken > known.proposed.quantity:
+            self._report("DRAWN", (fact.commitment_id, fact.operation_id), f"{taken} are taken of it, and it holds "
+                         f"{known.proposed.quantity or 0:g}")  # fmt: skip
+
+    def migrated(self, fact: f.CommitmentMigrated, decision: Decision) -> None:
+        """Another version of its type rules it: by a person's word, to a later one, while it is open."""
+        known = self.obligations.get(fact.commitment_id)
+        if known is None:
+            self._report("KNOWN", (fact.commitment_id,), "it is moved to another version, and was never proposed")
+            return
+        if known.status in _TERMINAL:
+            self._report("TERMINAL", (fact.commitment_id,), f"it is moved to version {fact.after}, and is "
+                         f"{known.status}")  # fmt: skip
+        if fact.before != known.version or fact.after <= fact.before or decision.claim_type != "Override":
+            self._report("TRANSITION", (fact.commitment_id,), f"{decision.claim_type} moves it from version "
+                         f"{fact.before} to {fact.after}, and version {known.version} rules it")  # fmt: skip
+        known.version = fact.after
+
+    def _takes(self, draw: f.CommitmentDrawn) -> bool:
+        effect = self._operations.effects.get(draw.operation_id)
+        ended = effect is None or effect.status in ("FAILED", "WITHDRAWN", "COMPENSATED")
+        return not ended and (effect is None or effect.status != "SETTLED" or draw.consumed)
 
     def changed(self, fact: f.CommitmentChanged, decision: Decision) -> None:
         """A transition."""

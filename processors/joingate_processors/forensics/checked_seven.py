@@ -231,23 +231,27 @@ class SevenBook:
 
     def _read_starts(self, decision: Decision) -> None:
         """Whatever starts, or is let act, for a commitment: on whose authority, and is the wish for it still there?"""
+        moved: dict[str, str] = {}  # what a commitment became earlier in this very decision
         for fact in decision.facts:
             match fact:
+                case f.CommitmentChanged():
+                    moved[fact.commitment_id] = fact.after
                 case f.OperationOpened() | f.OperationReady() | f.AttemptStarted() | f.PermitIssued():
                     effect = self._operations.effects.get(fact.operation_id)
                     duty = self._duties.get(effect.opened.commitment_id or "") if effect is not None else None
                     if effect is not None and duty is not None:
-                        self._started(effect, duty, isinstance(fact, f.PermitIssued))
+                        status = moved.get(duty.proposed.commitment_id, duty.status)
+                        self._started(effect, duty, status, isinstance(fact, f.PermitIssued))
                         if isinstance(fact, f.OperationOpened) and fact.operation_id != duty.proposed.operation_id:
                             duty.serving.append(fact.operation_id)
                 case _:
                     pass  # starts nothing
 
-    def _started(self, effect: Effect, duty: _Duty, permit: bool) -> None:
+    def _started(self, effect: Effect, duty: _Duty, status: str, permit: bool) -> None:
         commitment_id, operation_id = duty.proposed.commitment_id, effect.opened.operation_id
-        if duty.status in ("TRANSFER_PENDING", "TRANSFERRED") or duty.past:
+        if status in ("TRANSFER_PENDING", "TRANSFERRED") or duty.past:
             self._cases["TRANSFER_FENCED"] += 1
-        if duty.status == "TRANSFER_PENDING":
+        if status == "TRANSFER_PENDING":
             self._break("TRANSFER_FENCED", commitment_id, "something is started for it while it is handed over",
                         operation_id)  # fmt: skip
         elif duty.past and effect.opened_seq < duty.owner_seq:

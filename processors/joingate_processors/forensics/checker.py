@@ -234,6 +234,10 @@ class Checker:
             case f.CommitmentProposed():
                 self._starts(fact.intent_id, fact.commitment_id, "a commitment")
                 commitments.proposed(fact)
+            case f.CommitmentMigrated():
+                commitments.migrated(fact, decision)
+            case f.CommitmentDrawn():
+                commitments.drawn(fact)
             case f.CommitmentChanged():
                 commitments.changed(fact, decision)
             case f.TransferOffered():
@@ -382,6 +386,7 @@ class Checker:
         for commitment_id in self._commitments.open_of(fact.intent_id):
             status = self._commitments.obligations[commitment_id].status
             self._report("CLOSE", (fact.intent_id, commitment_id), f"a commitment is {status}")
+        self._admission.closed(fact.intent_id)
 
 
 def _identified(decision: Decision) -> bool:

@@ -45,7 +45,8 @@ INVARIANTS: dict[str, str] = {
     "PROOF_TIME": "A look or a statement proves absence only after what was allowed to act has had its time to land.",
     "WITHDRAWN": "What is withdrawn never had a permit.",
     "COMPENSATED": "Only a settled effect is compensated, by a settled operation or by evidence that is named.",
-    "CLOSE": "An intent closes with each step joined by its latest generation, undone or needless, and nothing open.",
+    "CLOSE": "An intent closes with each step joined by its latest generation, undone or needless, nothing open, "
+    "and where its terms ask for that, each goal seen.",
     "CLOSED": "A closed intent starts nothing and never opens again.",
     "TRANSITION": "A commitment's change starts from the state in which it is.",
     "OWNER": "An ACTIVE commitment has a durable owner, and its creating operation is settled.",
@@ -57,7 +58,8 @@ INVARIANTS: dict[str, str] = {
     "DEADLINE": "Every pending state has a deadline.",
     "DEBT": "A new obligation is taken on only within the declared limits on debt and on doubts.",
     "BUDGET": "Nothing but discharging work is started beyond the intent's ceiling, or its share for exploration.",
-    "REACHED": "No work is started on a goal that every source that speaks of it has shown.",
+    "REACHED": "No work is started, or goes on to act, for a goal that every source that speaks of it has shown.",
+    "DRAWN": "No more is taken of a commitment by what is open, in doubt or has used it up than it holds.",
     **SEVEN,
 }  # fmt: skip
 """What is checked: the name of each invariant, and the sentence that it is."""

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from joingate_processors.law import evolve_debt, evolve_goals, evolve_owners
+from joingate_processors.law import evolve_debt, evolve_draws, evolve_goals, evolve_owners
 from joingate_processors.law.digests import digest_of
 from joingate_processors.law.evolve_life import condition_observed, decided, latest_news, lived
 from joingate_processors.law.evolve_resources import resource_changed
@@ -73,6 +73,8 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             _approval(state, fact)
         case f.CommitmentProposed():
             _commitment_proposed(state, fact, at)
+        case f.CommitmentDrawn() | f.CommitmentMigrated():
+            evolve_draws.rewritten(state, fact)
         case f.CommitmentChanged():
             _commitment_changed(state, fact, at)
         case f.TransferOffered():
@@ -162,6 +164,8 @@ def _put_operation(state: State, before: Operation | None, after: Operation) -> 
     operation_id, intent_id = after.operation_id, after.intent_id
     state.operations.put(operation_id, after)
     evolve_debt.operation_put(state, before, after)
+    if after.draws and before is not None:
+        evolve_draws.moved(state, before, after)
     opened = (after.status in OPEN_OPERATION) - (before is not None and before.status in OPEN_OPERATION)
     unclaimed = _unclaimed(after) - (before is not None and _unclaimed(before))
     if opened > 0:
@@ -191,7 +195,7 @@ def _intent_declared(state: State, fact: f.IntentDeclared) -> None:
         before = Intent(
             intent_id=fact.intent_id, version=fact.version, tenant=fact.tenant, status="OPEN", content_digest="",
             goals={}, plan_id=None, operations_open=0, operations_unclaimed=0, commitments_open=0, orphans_open=0,
-            parents={}, required={}, budgets=None, spent={},
+            parents={}, required={}, budgets=None, spent={}, close_needs_goals=False,
         )  # fmt: skip
     after = changed(before, version=fact.version, status="OPEN", content_digest=fact.content_digest, goals=goals,
                     plan_id=None, **evolve_goals.declared(fact))  # fmt: skip
@@ -266,7 +270,7 @@ def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
             "doubted_attempt": 0,
             # What the gate itself opened (a release, a compensation) is taken up by what it serves.
             "claimed": not fact.plan_id, "observed": False, "news": {}, "approvals": [],
-            "approval_expiries": {}, "needs": {}, "asked": "", "held": [],
+            "approval_expiries": {}, "needs": {}, "asked": "", "held": [], "draws": {},
         },
     )  # fmt: skip
     _put_operation(state, None, row)  # a generation is opened once: there is no row before it to look for
@@ -391,6 +395,7 @@ def _commitment_proposed(state: State, fact: f.CommitmentProposed, at: int) -> N
             due_at=fact.due_at, valid_until=fact.valid_until, evidence=[], release_deadline_at=None,
             timer=fact.timer, deadline_at=fact.deadline_at, grace_until=fact.grace_until, condition=fact.condition,
             breached_at=None, observed_at=None, disposition="UNKNOWN", weight=fact.weight, principal=fact.principal,
+            drawn=0, consumed=False,
         ),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ def declared(fact: f.IntentDeclared) -> dict[str, object]:
         "parents": parents_of(fact.goals),
         "required": {goal_id: kinds for goal_id, kinds in required.items() if kinds},
         "budgets": fact.budgets,
+        "close_needs_goals": fact.close_needs_goals,
     }
 
 

@@ -7,10 +7,8 @@ its mind about other parts and leave this one alone (model §6, "goals whose sub
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from joingate_processors.law.arrival import Ruling
-from joingate_processors.law.case import Case, refuse
+from joingate_processors.law.case import refuse
 from joingate_processors.law.digests import digest_of
-from joingate_processors.law.news import kept, outdated
 from joingate_processors.law.state import Intent, State, goal_key
 from joingate_schemas import claims as c
 from joingate_schemas.claims import Finding
@@ -86,27 +84,28 @@ def reached(state: State, intent: Intent, goal_id: str) -> list[str]:
     news = state.goals.get(goal_key(intent.intent_id, goal_id))
     if news is None or goal_id not in intent.goals or "PRESENT" not in news.said.values():
         return []
+    return _shown_by(state, intent, goal_id, subtrees(intent.goals, intent.parents)[goal_id])
+
+
+def unreached(state: State, intent: Intent) -> list[str]:
+    """The goals of the version in force that no source shows to be reached, or one says are not; in their order."""
+    ground = subtrees(intent.goals, intent.parents)
+    return [goal_id for goal_id in intent.goals if not _shown_by(state, intent, goal_id, ground[goal_id])]
+
+
+def shown_by(state: State, intent: Intent, goal_id: str, source: str) -> list[str]:
+    """The sources that have shown the goal once `source` shows it too; empty where another one says otherwise."""
+    news = state.goals.get(goal_key(intent.intent_id, goal_id))
     ground = subtrees(intent.goals, intent.parents)[goal_id]
+    others = {} if news is None else {one: news.said[one] for one in news.said if news.grounds[one] == ground}
+    said = {**others, source: "PRESENT"}
+    return sorted(said) if all(finding == "PRESENT" for finding in said.values()) else []
+
+
+def _shown_by(state: State, intent: Intent, goal_id: str, ground: str) -> list[str]:
+    """The sources whose word about the goal is about its subtree as it is now, where all of them show it."""
+    news = state.goals.get(goal_key(intent.intent_id, goal_id))
+    if news is None:
+        return []
     said = {source: finding for source, finding in news.said.items() if news.grounds[source] == ground}
     return sorted(said) if said and all(finding == "PRESENT" for finding in said.values()) else []
-
-
-def observe_goal(case: Case, claim: c.Observe) -> Ruling:
-    """News about a goal: shown, it needs no more work; shown otherwise by newer news, it does again."""
-    intent = case.state.intents.get(claim.intent_id)
-    if intent is None or claim.subject_id not in intent.goals:
-        return kept(claim, "", f"kept; intent {claim.intent_id} has no goal {claim.subject_id} now")
-    news = case.state.goals.get(goal_key(claim.intent_id, claim.subject_id))
-    before = "SATISFIED" if reached(case.state, intent, claim.subject_id) else "OPEN"
-    old = outdated(claim, {} if news is None else news.news, before)
-    if old is not None:
-        return old
-    missing = lacking(intent, claim.subject_id, claim.evidence) if claim.finding == "PRESENT" else []
-    if missing:
-        return kept(claim, before, f"kept; its acceptance needs evidence of {', '.join(missing)}, as in "
-                    f"{missing[0]}:123")  # fmt: skip
-    return kept(claim, before, "kept") if claim.finding in SAYS_NOTHING else kept(claim, "", _told(claim.finding))
-
-
-def _told(finding: Finding) -> str:
-    return "its acceptance is observed" if finding == "PRESENT" else "it is open: its source does not show it"

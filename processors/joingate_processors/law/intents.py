@@ -12,6 +12,9 @@ from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.facts import AnyFact
 
+NAMED_MAX = 20
+"""How many goals a refusal names: an intent may have thousands."""
+
 
 def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
     """A first version, or a higher one that supersedes: what is left behind by it is found in this decision."""
@@ -20,7 +23,9 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
     _check_budgets(claim)
     _check_goals(claim)
     goals.check_tree(claim.intent_id, claim.goals)
-    content = digest_of(claim.tenant, claim.objective, claim.goals, claim.budgets)
+    # Only what is asked for is part of it, so that a version declared before there was such a wish stays the same.
+    terms = (claim.close_needs_goals,) if claim.close_needs_goals else ()
+    content = digest_of(claim.tenant, claim.objective, claim.goals, claim.budgets, *terms)
     intent = case.state.intents.get(claim.intent_id)
     if intent is not None:
         if intent.status == "CLOSED":
@@ -35,7 +40,7 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
         f.IntentDeclared(
             intent_id=claim.intent_id, version=claim.version, tenant=claim.tenant, objective=claim.objective,
             goals=claim.goals, budgets=claim.budgets, content_digest=content,
-            supersedes=intent.version if intent is not None else 0,
+            supersedes=intent.version if intent is not None else 0, close_needs_goals=claim.close_needs_goals,
         )
     ]  # fmt: skip
     if intent is not None:
@@ -65,6 +70,9 @@ def _check_goals(claim: c.DeclareIntent) -> None:
         if not goal["goal_id"] or not goal["acceptance"].strip():
             refuse("MALFORMED", f"goal '{goal['goal_id']}' needs an id and an acceptance: how one would see that it is "
                    "reached", claim.intent_id)  # fmt: skip
+    if claim.close_needs_goals and not claim.goals:
+        refuse("MALFORMED", "close_needs_goals asks that each goal is seen before the intent closes, and it names none",
+               claim.intent_id)  # fmt: skip
 
 
 def _withdrawn(facts: list[AnyFact]) -> set[str]:
@@ -96,6 +104,8 @@ def close(case: Case, claim: c.Close) -> Ruling:
         if plan.steps_unjoined:
             _check_joins(case, plan)
     _check_nothing_open(case, intent)
+    if intent.close_needs_goals and intent.status == "OPEN":
+        _check_goals_seen(case, intent)
     facts: list[AnyFact] = [f.IntentClosed(intent_id=claim.intent_id, version=intent.version, outcome=claim.outcome)]
     if plan is not None:
         facts += end_plan(case, intent, plan.plan_id, "CLOSED", "close")
@@ -116,6 +126,22 @@ def _check_joins(case: Case, plan: PlanRow) -> None:
                 refuse("MISSING_JOIN", f"step {step.step_id} ({step.action}) is {status} and has not succeeded",
                        step.slot_id if operation is None else operation.operation_id)  # fmt: skip
         at = step.following
+
+
+def _check_goals_seen(case: Case, intent: Intent) -> None:
+    """Refuse unless each goal of the version in force was observed as reached."""
+    missing = goals.unreached(case.state, intent)
+    if not missing:
+        return
+    named = ", ".join(_evidence_for(intent, one) for one in missing[:NAMED_MAX])
+    more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
+    refuse("GOALS_NOT_SEEN", f"version {intent.version} closes only once each goal is seen, and no source shows "
+           f"{named}{more}", intent.intent_id, intent.status)  # fmt: skip
+
+
+def _evidence_for(intent: Intent, goal_id: str) -> str:
+    kinds = intent.required.get(goal_id)
+    return f"{goal_id} (by evidence of {', '.join(kinds)})" if kinds else goal_id
 
 
 def _check_nothing_open(case: Case, intent: Intent) -> None:

@@ -7,7 +7,7 @@ from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitment_news import observe_commitment, observe_condition
 from joingate_processors.law.commitments import raise_orphan
-from joingate_processors.law.goals import observe_goal
+from joingate_processors.law.goal_news import observe_goal
 from joingate_processors.law.news import OBSERVER_PROOFS, contradicts, kept, looked_at, outdated, recorded
 from joingate_processors.law.state import Operation
 from joingate_schemas import claims as c

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import assert_never
 
+from joingate_processors.law import amounts
 from joingate_processors.law.case import Case
 from joingate_processors.law.protocols import protocol_of
 from joingate_processors.law.state import Commitment, Operation
@@ -140,7 +141,7 @@ def proposed(
         type_version=kind.version,
         resource_refs=obligation_refs(action, operation.business_key, operation.arguments),
         counterparty_refs=_counterparties(action, operation),
-        quantity=None,
+        quantity=amounts.whole(kind.quantity, operation.arguments, kind.name) if kind.quantity else None,
         attributes={name: str(operation.arguments[name]) for name in kind.attributes if name in operation.arguments},
         generation=operation.generation, operation_id=operation.operation_id,
         due_at=None if kind.due_ms is None else case.now + kind.due_ms,

@@ -1,6 +1,6 @@
 """What an executor may say of an operation, and the endings that observers and operators share with it."""
 
-from joingate_processors.law import commitments, conditions, custody, leases, order, reliance, waiting
+from joingate_processors.law import commitments, conditions, custody, leases, order, reliance, sparing, waiting
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import REMINDER_MS, raise_orphan
@@ -218,6 +218,10 @@ def prepared(case: Case, claim: c.Prepared) -> Ruling:
         facts = [] if in_doubt else withdraw(case, operation, stale)
         return Ruling("REJECTED", stale, "its ground is no longer current", operation_id,
                       status if in_doubt else "WITHDRAWN", facts)  # fmt: skip
+    overtaken = None if in_doubt or operation.goal_id is None else sparing.overtaken(case, operation)
+    if overtaken is not None:
+        facts = withdraw(case, operation, f"{sparing.REACHED}: {overtaken}")
+        return Ruling("REJECTED", sparing.REACHED, overtaken, operation_id, "WITHDRAWN", facts)
     held = _relies_on_old(case, operation)
     if held is not None:
         return held

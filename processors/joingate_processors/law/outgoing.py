@@ -18,7 +18,7 @@ _SPEAKING: frozenset[type] = frozenset(
         f.OperationOpened, f.OperationReady, f.AttemptStarted, f.PermitIssued, f.OperationWithdrawn,
         f.OperationInDoubt, f.OperationEscalated, f.OperationSettled, f.OperationFailed, f.ObservationRecorded,
         f.CommitmentProposed, f.CommitmentChanged, f.OwnerChanged, f.LeaseChanged, f.OperationCompensated,
-        f.ResourceChanged,
+        f.ResourceChanged, f.CommitmentMigrated,
     }
 )  # fmt: skip
 # Why a resend, or the permit of one, is refused for good: who asked for it in vain must hear what else can be asked.
@@ -64,7 +64,7 @@ def outgoing(state: State, decision: Decision, catalogue: Catalogue, partition: 
                 if operation is not None and newness(stamps, operation.news) >= 0:
                     # Only what can't be compared makes us ask: the source has outdated the rest itself.
                     out.append(_operation_question(case, decision, partition, operation))
-            case f.OwnerChanged() | f.LeaseChanged():
+            case f.OwnerChanged() | f.LeaseChanged() | f.CommitmentMigrated():
                 commitment = state.commitments.get(fact.commitment_id)
                 if commitment is not None:
                     out.append(_row(state, decision, partition, commitment))

@@ -1,6 +1,15 @@
 """What a person on duty may force, with a name, a reason and evidence; and what becomes of quarantined records."""
 
-from joingate_processors.law import commitment_claims, commitment_time, commitments, custody, dispositions, outcomes
+from joingate_processors.law import (
+    commitment_claims,
+    commitment_time,
+    commitments,
+    custody,
+    dispositions,
+    freeing,
+    migrations,
+    outcomes,
+)
 from joingate_processors.law.arrival import FollowUp, Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.state import Commitment, Operation, State, hold_key
@@ -105,6 +114,10 @@ def _commitment(case: Case, claim: c.Override) -> Ruling:
     identity, status = row.commitment_id, row.status
     if status == claim.to:
         return Ruling("REPLAYED", "ALREADY_SO", f"it is {status}", identity, status)
+    if claim.to == freeing.FREED:
+        return freeing.free(case, claim, row)
+    if claim.to == migrations.MIGRATED:
+        return migrations.migrate(case, claim, row)
     if status in TERMINAL_COMMITMENT:
         refuse("ILLEGAL_TRANSITION", f"{status} is final", identity, status)
     cause = f"overridden by {claim.principal}: {claim.reason}"

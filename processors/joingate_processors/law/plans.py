@@ -9,6 +9,7 @@ from joingate_processors.law import (
     conditions,
     custody,
     dispositions,
+    draws,
     order,
     outcomes,
     reliance,
@@ -270,6 +271,7 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
         resources.needed(case, action, intent, claim.principal, step.business_key, arguments)
         if action.resources else {}
     )  # fmt: skip
+    taken = draws.drawn(case, action, step, arguments, identity) if action.draws else []
     commitment = commitment_for(action, claim.intent_id, step.business_key, arguments, generation)
     admission.check_budget(case, intent, action, identity)
     admission.check_dispatch(case, action, claim.intent_id, claim.principal, commitment)
@@ -297,6 +299,8 @@ def dispatch(case: Case, claim: c.Dispatch) -> Ruling:
     if needs:
         facts += resources.wanted(operation, needs)
     facts += more
+    if taken:
+        facts += draws.facts_of(case, taken, operation)
     facts += approvals.carried(case, action, current, operation)
     return Ruling("ACCEPTED", "OK", "", operation.operation_id, operation.status, facts)
 
@@ -312,8 +316,7 @@ def _check_goal(case: Case, intent: Intent, action: Action, goal_id: str, identi
     sources = sparing.spared_by(case, intent, action, goal_id)
     if not sources:
         return
-    refuse("OBJECTIVE_ALREADY_SATISFIED", f"{', '.join(sources)} showed that goal {goal_id} is reached, so it needs no "
-           f"{action.name}", identity, "SATISFIED")  # fmt: skip
+    refuse(sparing.REACHED, sparing.shown(action.name, goal_id, sources), identity, "SATISFIED")
 
 
 def _is_free(operation: f.OperationOpened) -> bool:

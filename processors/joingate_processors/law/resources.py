@@ -6,7 +6,7 @@ operation and gives back what it had. The arbiter's word comes as a claim of its
 `outgoing_resources`. What the gate opens itself, to release or to undo, asks for nothing: it must always go on.
 """
 
-from joingate_processors.law import order, outcomes, waiting
+from joingate_processors.law import amounts, order, outcomes, waiting
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT, waiting_for_resources
@@ -17,9 +17,6 @@ from joingate_schemas.arbitration import FreeOutcome
 from joingate_schemas.catalogue import Action
 from joingate_schemas.facts import AnyFact
 from joingate_schemas.templates import fill
-
-_QUANTITY_MAX = 1 << 53
-
 
 # --- asking ----------------------------------------------------------------------------------------------------------
 
@@ -41,15 +38,8 @@ def needed(
         reference = fill(template, business_key, given)
         if "{" in reference or not reference.partition(":")[2] or not reference.isprintable():
             refuse("MALFORMED", f"the resource {template} needs arguments that are not given: it reads '{reference}'")
-        found[reference] = _quantity(action, kind, arguments)
+        found[reference] = amounts.whole(action.quantities.get(kind, "1"), arguments, kind)
     return dict(sorted(found.items()))
-
-
-def _quantity(action: Action, kind: str, arguments: c.Arguments) -> int:
-    said = fill(action.quantities.get(kind, "1"), "", arguments)
-    if not said.isdecimal() or not said.isascii() or not 1 <= int(said) <= _QUANTITY_MAX:
-        refuse("MALFORMED", f"it takes '{said}' of {kind}, and must take a whole number above 0")
-    return int(said)
 
 
 def wanted(operation: f.OperationOpened, needs: dict[str, int]) -> list[AnyFact]:
@@ -160,7 +150,7 @@ def expired(case: Case, claim: c.ResourceExpired) -> Ruling:
     """A lease is over. What has ended gives the resource back; what may yet act keeps it, and everybody can see that.
 
     A commitment in force goes on holding it, for that is what it is; and so does one that an owner outside our books
-    has taken over, who has the same thing still.
+    has taken over, who has the same thing still, until a person frees it.
     """
     operation = _asked_by(case, claim)
     identity, reference = claim.operation_id, claim.resource_ref
@@ -172,6 +162,9 @@ def expired(case: Case, claim: c.ResourceExpired) -> Ruling:
         return Ruling("ACCEPTED", "OK", f"it is {status}: {reference} is given back", identity, status,
                       [changed(operation, reference, "RETURNED", f"it is {status}")])  # fmt: skip
     commitment = _made_by(case.state, operation)
+    if commitment is not None and commitment.status == "TRANSFERRED" and reference not in operation.held:
+        detail = f"a person freed {reference}"
+        return Ruling("ACCEPTED", "OK", detail, identity, status, [changed(operation, reference, "RETURNED", detail)])
     if status == "SETTLED" and commitment is not None and commitment.status in ("ACTIVE", "TRANSFERRED"):
         how = "in force" if commitment.status == "ACTIVE" else f"with {commitment.owner_id}, who took it over"
         detail = f"the commitment {commitment.commitment_id} is {how}"

@@ -6,19 +6,40 @@ A planner still names each step, so that it is on record what was spared; a step
 from joingate_processors.law import admission, goals
 from joingate_processors.law.case import Case
 from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT
-from joingate_processors.law.state import Intent, Step
+from joingate_processors.law.state import Intent, Operation, Step
 from joingate_schemas.catalogue import Action
 
+REACHED = "OBJECTIVE_ALREADY_SATISFIED"
+"""Why nothing is done for a goal that is reached."""
 
-def spared_by(case: Case, intent: Intent, action: Action, goal_id: str) -> list[str]:
-    """The sources that showed the goal to be reached, so that `action` has nothing to do for it; empty while it has.
+
+def can_be_spared(case: Case, action: Action | None) -> bool:
+    """Whether a goal that is reached leaves `action` nothing to do.
 
     Looking at a goal, and what discharges an obligation, always has something to do.
     """
+    return action is not None and action.effect != "OBSERVE" and not admission.discharges(case.catalogue, action)
+
+
+def spared_by(case: Case, intent: Intent, action: Action, goal_id: str) -> list[str]:
+    """The sources that showed the goal to be reached, so that `action` has nothing to do for it; empty while it has."""
     sources = goals.reached(case.state, intent, goal_id)
-    if not sources or action.effect == "OBSERVE" or admission.discharges(case.catalogue, action):
-        return []
-    return sources
+    return sources if sources and can_be_spared(case, action) else []
+
+
+def shown(action: str, goal_id: str, sources: list[str]) -> str:
+    """Who showed the goal to be reached, and what therefore need not be done."""
+    return f"{', '.join(sources)} showed that goal {goal_id} is reached, so it needs no {action}"
+
+
+def overtaken(case: Case, operation: Operation) -> str | None:
+    """Why the operation has nothing to do any more, as a sentence; None if it has, or may have acted already."""
+    intent = None if operation.goal_id is None else case.state.intents.get(operation.intent_id)
+    action = case.action_of(operation)
+    if intent is None or operation.goal_id is None or action is None or operation.permits or not operation.plan_id:
+        return None
+    sources = spared_by(case, intent, action, operation.goal_id)
+    return shown(action.name, operation.goal_id, sources) if sources else None
 
 
 def is_spared(case: Case, step: Step) -> bool:

@@ -52,6 +52,7 @@ class Intent:
     required: dict[str, list[str]]  # goal id -> the kinds of evidence that its acceptance needs, where it needs some
     budgets: Budgets | None
     spent: dict[str, float]  # budget class -> what operations that may act, or may have acted, have cost
+    close_needs_goals: bool  # its Close needs each goal observed as reached
 
 
 @record
@@ -149,6 +150,7 @@ class Operation:
     needs: dict[str, int]  # the resources that it needs, and how much of each
     asked: str  # the one that it asked the arbiter for and has no word about yet; empty where there is none
     held: list[str]  # those that were granted; kept when given back, for what became of it is still asked about
+    draws: dict[str, int]  # commitment id -> how much of it the operation takes, while it lives
     timer: Timer
     deadline_at: int | None
 
@@ -192,6 +194,8 @@ class Commitment:
     disposition: Disposition  # the latest; UNKNOWN while none was decided
     weight: int  # what it counts in debt, in thousandths
     principal: str  # who asked for it
+    drawn: int  # how much of its quantity operations take now
+    consumed: bool  # whether what they took is used up once they are settled
 
 
 @record

@@ -2,7 +2,17 @@
 
 from typing import assert_never
 
-from joingate_processors.law import commitment_time, conditions, order, outcomes, owners, resources, starting, waiting
+from joingate_processors.law import (
+    commitment_time,
+    conditions,
+    order,
+    outcomes,
+    owners,
+    resources,
+    sparing,
+    starting,
+    waiting,
+)
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import BACKOFF_DOUBLINGS_MAX, REMINDER_MS, raise_orphan
@@ -110,6 +120,8 @@ def _silence(case: Case, operation: Operation) -> Ruling:
     stale = case.may_not_act(operation)
     if not stale and (action is None or case.downstream_of(operation) is None):
         stale = "UNKNOWN_ACTION"  # it left the catalogue, so that no permit can be given any more
+    if not stale and operation.goal_id is not None:
+        stale = sparing.overtaken(case, operation) or ""  # nobody has to ask for a permit that would be refused
     if not operation.permits and stale:
         return _ruled(operation, "WITHDRAWN", stale, outcomes.withdraw(case, operation, stale))
     looks = action is not None and action.effect == "OBSERVE"

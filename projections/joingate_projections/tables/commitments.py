@@ -15,7 +15,14 @@ from joingate_projections.tables import (
     shown,
 )
 from joingate_projections.tables.intents import add_to_intent
-from joingate_schemas.facts import TERMINAL_COMMITMENT, CommitmentChanged, CommitmentProposed, DispositionDecided
+from joingate_schemas.facts import (
+    TERMINAL_COMMITMENT,
+    CommitmentChanged,
+    CommitmentDrawn,
+    CommitmentMigrated,
+    CommitmentProposed,
+    DispositionDecided,
+)
 
 
 def proposed(rows: Rows, fact: CommitmentProposed, at: At) -> None:
@@ -31,6 +38,7 @@ def proposed(rows: Rows, fact: CommitmentProposed, at: At) -> None:
         "obliged_since": None,
         "breached_at": None,
         "disposition": None,
+        "migrated": None,
         "observation": None,
         "in_doubt_since": None,
         "fencing_token": 0,
@@ -67,6 +75,24 @@ def transition(rows: Rows, fact: CommitmentChanged, at: At) -> None:
     put(rows, old, {**old, **change, **at.touched()}, at)
     if fact.after in TERMINAL_COMMITMENT:
         operations.take_up(rows, fact.operation_id, at)
+
+
+def drawn(rows: Rows, fact: CommitmentDrawn, at: At) -> None:
+    """An operation takes of it; whether it still does, the operation's own status tells."""
+    old = rows.get("operations", fact.operation_id)
+    if old is not None:
+        takes = {"quantity": fact.quantity, "consumed": fact.consumed}
+        operations.put(rows, old, {**old, "draws": {**old.get("draws", {}), fact.commitment_id: takes},
+                                   **at.touched()}, at)  # fmt: skip
+
+
+def migrated(rows: Rows, fact: CommitmentMigrated, at: At) -> None:
+    """Another version of its type rules it; the row says since when, by whom, and what differs."""
+    old = rows.get("commitments", fact.commitment_id)
+    if old is not None:
+        moved = {"from": fact.before, "reason": fact.reason, "differs": fact.differs, "at": at.time}
+        change = {"type_version": fact.after, "migrated": moved, "evidence": kept(old["evidence"], *fact.evidence)}
+        put(rows, old, {**old, **change, **at.touched()}, at)
 
 
 def _is_offered(old: Row, fact: CommitmentChanged) -> bool:

@@ -31,6 +31,7 @@ def intent_declared(rows: Rows, fact: IntentDeclared, at: At) -> None:
         "budgets": fact.budgets,
         "content_digest": fact.content_digest,
         "supersedes": fact.supersedes,
+        "close_needs_goals": fact.close_needs_goals,
         "status": "OPEN",
     }
     old = rows.get("intents", fact.intent_id)
