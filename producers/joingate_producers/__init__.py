@@ -40,6 +40,7 @@ from joingate_producers.planner import Planner
 from joingate_producers.settings import Settings
 from joingate_producers.verdict import Verdict
 from joingate_producers.verdicts import PendingVerdict
+from joingate_schemas.signing import Signer
 
 __all__ = [
     "Applied",
@@ -71,6 +72,7 @@ __all__ = [
     "Received",
     "Refused",
     "Settings",
+    "Signer",
     "Undelivered",
     "Unreachable",
     "Unsent",

@@ -18,6 +18,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         "max_skew": "How far a claim's own stamp may lie from its append time before it is flagged.",
         "resource_wait": "How long an operation waits for the arbiter's word about a resource before it is withdrawn.",
         "silent_attempts_max": "How often a silent operation is started again before a person is asked.",
+        "signatures": "Whose claims must be signed where principals are declared: with OPTIONAL approvals, overrides "
+        "and claims about keys, with REQUIRED every claim ([principals](principals.md)).",
     },
     "downstreams": {
         "capabilities": "What the system can be asked about an effect, in order of preference; NONE stands alone. "
@@ -113,6 +115,11 @@ MEANINGS: dict[str, dict[str, str]] = {
         "tenant": "Whose intents it may speak about; empty: everybody's.",
         "actions": "Which actions it may ask for or act on; empty: every one.",
         "owners": "For which owners, or kinds of owner, it may take over and speak; empty: for every one.",
+        "keys": "Its public Ed25519 keys, each as 64 hex digits; more are registered while the gate runs.",
+        "vouches_for": "Principals of the same role that it authenticates, as a gateway does: its key signs for them.",
+        "registrar": "Whether it may register and revoke keys, as an OPERATOR who belongs to no tenant.",
+        "effect_max": "The strongest effect that it may ask for, perform or approve.",
+        "amounts_max": "The largest value of each of these arguments that it may ask for, perform or approve.",
     },
     "owners": {
         "durable": "Whether such an owner outlives processes; only then it may own.",

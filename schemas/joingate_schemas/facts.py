@@ -8,6 +8,9 @@ Times are integers, milliseconds since the epoch, UTC; `None` means "no deadline
 from typing import Literal, TypeAlias, TypedDict, get_args
 
 from joingate_schemas.claims import Arguments, Budgets, Edge, Finding, Goal, Proof, SubjectKind
+from joingate_schemas.key_facts import KeyEnd as KeyEnd
+from joingate_schemas.key_facts import KeyEnded as KeyEnded
+from joingate_schemas.key_facts import KeyRegistered as KeyRegistered
 from joingate_schemas.owner_facts import LeaseChanged as LeaseChanged
 from joingate_schemas.owner_facts import OwnerChanged as OwnerChanged
 from joingate_schemas.owner_facts import OwnerRetired as OwnerRetired
@@ -540,6 +543,8 @@ AnyFact: TypeAlias = (
     | HoldOpened
     | QuarantineResolved
     | CatalogueLoaded
+    | KeyRegistered
+    | KeyEnded
 )
 FACT_TYPES: dict[str, type] = {cls.__name__: cls for cls in get_args(AnyFact)}
 """Every fact class by its name, which is also its Avro record name (namespace `joingate`)."""

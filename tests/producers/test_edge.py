@@ -34,8 +34,8 @@ INTENT = "acme/fee/1"
 EXPORTS = """
 Applied Approver ClaimRefused CommandStream Connection ConnectionClosed Doubt Executor Handler Handlers InvalidClaim
 JoinGateError LedgerBroken MemoryBroker NotKnown NotSent Observer Operator Outcome OutboxBroken OutboxChoice OutboxFull
-OutboxInUse PendingVerdict Planner PlannerContext Received Refused Settings Undelivered Unreachable Unsent Verdict
-VerdictTimeout goal step
+OutboxInUse PendingVerdict Planner PlannerContext Received Refused Settings Signer Undelivered Unreachable Unsent
+Verdict VerdictTimeout goal step
 """.split()
 
 

@@ -74,6 +74,7 @@ def test_durations_have_units(text: str, milliseconds: int) -> None:
 
 
 PROMISE = "objectives:\n  o: {{measure: RELEASE, {}}}\nactions:"
+_KEY = "0" * 64
 MISTAKES: list[tuple[str, str, int, str, str]] = [
     # old text, new text, line, field, what the sentence says
     ('version: "7"', "version: 7", 1, "version", "7 is not allowed: input should be a valid string"),
@@ -167,6 +168,46 @@ MISTAKES: list[tuple[str, str, int, str, str]] = [
         "actions:", "limits: {x: {of: TENANT, debt: 1}, y: {of: TENANT, reviews: 1}}\nactions:", 6, "limits.y",
         "x limits the same already",
     ),
+    (
+        "actions:", "principals: {bob: {role: PLANNER, keys: [abc]}}\nactions:", 6, "principals.bob.keys.0",
+        "64 hex digits",
+    ),
+    (
+        "actions:",
+        f"principals: {{a: {{role: PLANNER, keys: ['{_KEY}']}}, b: {{role: PLANNER, keys: ['{_KEY}']}}}}\nactions:",
+        6, "principals.b.keys.0", "a key speaks for one principal",
+    ),
+    (
+        "actions:", "principals: {bob: {role: APPROVER}}\nactions:", 6, "principals.bob.keys",
+        "nobody could register a key for it",
+    ),
+    (
+        "actions:", "principals: {bob: {role: PLANNER}}\nsignatures: REQUIRED\nactions:", 6, "principals.bob.keys",
+        "nobody could register a key for it",
+    ),
+    (
+        "actions:", "principals: {bob: {role: PLANNER, registrar: true}}\nactions:", 6, "principals.bob.registrar",
+        "only an OPERATOR registers keys",
+    ),
+    (
+        "actions:", f"principals: {{o: {{role: OPERATOR, tenant: t, registrar: true, keys: ['{_KEY}']}}}}\nactions:", 6,
+        "principals.o.registrar", "belongs to none",
+    ),
+    (
+        "actions:", "principals: {gw: {role: PLANNER, vouches_for: [nobody]}}\nactions:", 6,
+        "principals.gw.vouches_for.0",
+        "no principal is called 'nobody'",
+    ),
+    (
+        "actions:",
+        f"principals: {{gw: {{role: PLANNER, vouches_for: [a]}}, a: {{role: APPROVER, keys: ['{_KEY}']}}}}\nactions:",
+        6, "principals.gw.vouches_for.0", "it can't vouch for a",
+    ),
+    (
+        "actions:", "principals: {a: {role: PLANNER, tenant: x, vouches_for: [b]}, b: {role: PLANNER}}\nactions:", 6,
+        "principals.a.vouches_for.0", "belongs to the tenant x",
+    ),
+    ("actions:", "signatures: NONE\nactions:", 6, "signatures", "'NONE' is not allowed"),
     (
         "actions:", "principals: {ann: {role: PLANNER}}\nlimits: {x: {of: PRINCIPAL, only: bob, debt: 1}}\nactions:", 7,
         "limits.x.only", "no principal is called 'bob'",

@@ -41,10 +41,11 @@ def approvals_needed(action: Action) -> int:
 class Case:
     """One claim's hearing: reads only. `now` is the decision's time (ms), `role` that of the claim's topic.
 
-    `appended_at` (ms) is when the claim reached the log, which lies before `now` where it had to wait.
+    `appended_at` (ms) is when the claim reached the log, which lies before `now` where it had to wait. `verified` is
+    the id of the key that has shown who speaks; empty where none has.
     """
 
-    __slots__ = ("appended_at", "catalogue", "now", "role", "state")
+    __slots__ = ("appended_at", "catalogue", "now", "role", "state", "verified")
 
     def __init__(
         self, state: State, catalogue: Catalogue, now: int, role: Role, appended_at: int | None = None
@@ -54,6 +55,7 @@ class Case:
         self.now = now
         self.appended_at = now if appended_at is None else appended_at
         self.role = role
+        self.verified = ""
 
     def open_intent(self, intent_id: str, version: int) -> Intent:
         """The intent, if it exists, is not closed, and `version` (0: any) is the current one; else refused."""

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from joingate_processors.law import evolve_debt, evolve_goals, evolve_owners
+from joingate_processors.law import evolve_debt, evolve_goals, evolve_keys, evolve_owners
 from joingate_processors.law.digests import digest_of
 from joingate_processors.law.evolve_life import condition_observed, decided, latest_news, lived
 from joingate_processors.law.evolve_resources import resource_changed
@@ -116,6 +116,10 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             decided(state, fact)
         case f.EffectRecorded():
             _effect(state, fact)
+        case f.KeyRegistered():
+            evolve_keys.registered(state, fact)
+        case f.KeyEnded():
+            evolve_keys.ended(state, fact)
         case f.ClockSkewed():
             pass  # on the record for people and projections; no rule reads them
         case _:

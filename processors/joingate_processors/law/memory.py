@@ -26,6 +26,7 @@ from joingate_processors.law.state import (
     Orphan,
     Owner,
     PlanRow,
+    PrincipalKey,
     Quarantine,
     Seen,
     Step,
@@ -162,6 +163,7 @@ class MemoryState:
         self.orphans: Table[Orphan] = MemoryTable()
         self.catalogues: Table[str] = MemoryTable()
         self.protocols: Table[str] = MemoryTable()
+        self.keys: Table[PrincipalKey] = MemoryTable()
         self.open_operations: Index = MemoryIndex()
         self.unclaimed_operations: Index = MemoryIndex()
         self.open_commitments: Index = MemoryIndex()

@@ -311,6 +311,17 @@ class Orphan:
     since: int
 
 
+@record
+class PrincipalKey:
+    """A key that was registered or ended by a claim; one that only the catalogue declares has no row."""
+
+    key_id: str
+    holder: str
+    public_key: str  # hex; empty where only its end is known
+    ends_at: int | None  # from when on (ms) it speaks for nobody
+    revoked: bool  # else another key took its place then
+
+
 Row = TypeVar("Row")
 
 
@@ -364,6 +375,7 @@ class State(Protocol):
     orphans: Table[Orphan]  # key: orphan id
     catalogues: Table[str]  # key: digest; the catalogue's canonical JSON
     protocols: Table[str]  # key: protocol_key; what the latest catalogue with that version said of the type, as JSON
+    keys: Table[PrincipalKey]  # key: key id
 
     open_operations: Index  # owner: intent id; members: operation ids that are open
     unclaimed_operations: Index  # owner: intent id; members: settled operations that nobody took up
@@ -391,6 +403,7 @@ TABLES: dict[str, type] = {
     "orphans": Orphan,
     "catalogues": str,
     "protocols": str,
+    "keys": PrincipalKey,
 }
 """Every table of `State` with the class of its rows."""
 
