@@ -61,6 +61,7 @@ from joingate_schemas.facts import (
     OwnerChanged,
     OwnerRetired,
     PermitIssued,
+    PlanApproved,
     PlanEnded,
     PlanProgress,
     PlanRecorded,
@@ -210,6 +211,8 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             owners.lease_changed(rows, fact, at)
         case OwnerRetired():
             owners.owner_retired(rows, fact, at)
+        case PlanApproved():
+            intents.plan_approved(rows, fact, at)
         case KeyRegistered():
             keys.registered(rows, fact, at)
         case KeyEnded():

@@ -14,7 +14,10 @@ from joingate_schemas.ids import key_id_of
 Capability = Literal["IDEMPOTENT_KEY", "LOOKUP", "STATEMENT", "NONE"]
 Effect = Literal["OBSERVE", "REVERSIBLE", "IRREVERSIBLE"]
 StepKind = Literal["COMPENSATABLE", "RETRYABLE", "PIVOT"]
-ApprovalPolicy = Literal["NONE", "ANY", "MAKER_CHECKER", "N_OF_M"]
+# CONTROL: of an automated check that neither plans nor executes.
+ApprovalPolicy = Literal["NONE", "ANY", "CONTROL", "MAKER_CHECKER", "N_OF_M"]
+SECOND_PARTY: frozenset[ApprovalPolicy] = frozenset({"CONTROL", "MAKER_CHECKER", "N_OF_M"})
+"""Policies under which who asks may not be who approves."""
 # Whose claims must be signed, where principals are declared. OPTIONAL: approvals and overrides only. REQUIRED: all.
 # NONE is what a catalogue from before there were signatures says; none that is loaded from a file does.
 Signatures = Literal["NONE", "OPTIONAL", "REQUIRED"]
@@ -73,6 +76,7 @@ class Action:
     in_doubt_ms: int = 3_600_000
     approval: ApprovalPolicy = "NONE"
     approvals_needed: int = 1
+    approvers: tuple[str, ...] = ()  # whose yes counts; empty: that of whoever speaks as an approver
     approval_ms: int = 86_400_000
     budget_class: BudgetClass = "EXPLORATION"
     cost: float = 0.0
@@ -164,7 +168,8 @@ class Principal:
     `owners` are owners, or kinds of owner, for whom it may take over and speak. `keys` are public Ed25519 keys in hex;
     more are registered by claims. `vouches_for` are the principals of its role that it authenticates, and may sign
     for. `registrar`: it may register and revoke keys. `effect_max` is the strongest effect, and `amounts_max` the
-    largest value of each argument, that it may ask for, perform or approve.
+    largest value of each argument, that it may ask for, perform or approve. Principals of one `party` are one person or
+    one system to whoever compares maker and checker; empty: it is its own. `control`: an automated check.
     """
 
     name: str
@@ -177,6 +182,8 @@ class Principal:
     registrar: bool = False
     effect_max: Effect = "IRREVERSIBLE"
     amounts_max: dict[str, float] = field(default_factory=dict)
+    party: str = ""
+    control: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from joingate_schemas.catalogue import (
     Principal,
     Resource,
 )
+from joingate_schemas.catalogue_approvals import lint_approvals
 from joingate_schemas.catalogue_keys import lint_keys
 from joingate_schemas.catalogue_lint import Place, lint
 from joingate_schemas.catalogue_shape import IN_MS, SECTIONS, ActionShape, Shape, TopShape
@@ -238,8 +239,10 @@ def catalogue_from_text(text: str, file: str = "<text>") -> Catalogue:
     for section in ("downstreams", "actions"):
         if section not in whole:
             tree.add((section,), "this section must be given")
-    signed = isinstance(top, TopShape) and top.signatures == "REQUIRED"
-    for place, wrong in (*lint(sections), *lint_keys(sections, signed)):
+    said = top if isinstance(top, TopShape) else TopShape(version="?")
+    for place, wrong in (
+        *lint(sections), *lint_keys(sections, said.signatures == "REQUIRED"), *lint_approvals(sections, said),
+    ):  # fmt: skip
         tree.add(place, wrong)
     if tree.mistakes or top is None:
         raise CatalogueError(tree.mistakes)

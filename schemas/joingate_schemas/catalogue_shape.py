@@ -103,6 +103,7 @@ class ActionShape(Shape):
     in_doubt: PositiveDuration = 3_600_000
     approval: ApprovalPolicy = "NONE"
     approvals_needed: Count = 1
+    approvers: list[str] = []
     approval_within: PositiveDuration = 86_400_000
     budget_class: BudgetClass = "EXPLORATION"
     cost: Amount = 0.0
@@ -171,6 +172,8 @@ class PrincipalShape(Shape):
     registrar: bool = False
     effect_max: Effect = "IRREVERSIBLE"
     amounts_max: dict[str, Amount] = {}
+    party: str = ""
+    control: bool = False
 
 
 class OwnerShape(Shape):
@@ -219,6 +222,7 @@ class TopShape(Shape):
     resource_wait: PositiveDuration = 60_000
     silent_attempts_max: Count = 3
     signatures: Literal["OPTIONAL", "REQUIRED"] = "OPTIONAL"
+    approval_floor: dict[Literal["REVERSIBLE", "IRREVERSIBLE", "PIVOT"], ApprovalPolicy] = {}
 
 
 SECTIONS: dict[str, type[Shape]] = {

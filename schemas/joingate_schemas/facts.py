@@ -11,6 +11,7 @@ from joingate_schemas.claims import Arguments, Budgets, Edge, Finding, Goal, Pro
 from joingate_schemas.key_facts import KeyEnd as KeyEnd
 from joingate_schemas.key_facts import KeyEnded as KeyEnded
 from joingate_schemas.key_facts import KeyRegistered as KeyRegistered
+from joingate_schemas.key_facts import PlanApproved as PlanApproved
 from joingate_schemas.owner_facts import LeaseChanged as LeaseChanged
 from joingate_schemas.owner_facts import OwnerChanged as OwnerChanged
 from joingate_schemas.owner_facts import OwnerRetired as OwnerRetired
@@ -356,6 +357,8 @@ class ApprovalRecorded:
     digest: str
     granted: bool
     expires_at: int | None
+    key_id: str = ""
+    given_at: int | None = None
 
 
 @record
@@ -545,6 +548,7 @@ AnyFact: TypeAlias = (
     | CatalogueLoaded
     | KeyRegistered
     | KeyEnded
+    | PlanApproved
 )
 FACT_TYPES: dict[str, type] = {cls.__name__: cls for cls in get_args(AnyFact)}
 """Every fact class by its name, which is also its Avro record name (namespace `joingate`)."""

@@ -1,4 +1,4 @@
-"""The facts about keys: which of them speaks for whom, and until when; folded on every partition alike."""
+"""The facts about who may speak and who said yes: keys, folded on every partition alike, and approvals of plans."""
 
 from typing import Literal
 
@@ -28,3 +28,21 @@ class KeyEnded:
     end: KeyEnd
     by: str
     reason: str
+
+
+@record
+class PlanApproved:
+    """An approver said yes (`granted`) or no to a whole plan: one approval for each step that is not dispatched yet.
+
+    `contents`: of each of them, the operation id of its slot's first generation, and the digest of its content.
+    """
+
+    intent_id: str
+    plan_id: str
+    principal: str
+    digest: str
+    granted: bool
+    expires_at: int | None = None
+    key_id: str = ""
+    given_at: int
+    contents: dict[str, str]

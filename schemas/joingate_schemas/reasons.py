@@ -165,6 +165,8 @@ REASONS: dict[str, Reason] = _table(
      "Approve the present content.", CHANGED),
     (601, "NOT_AWAITING_APPROVAL", "Nothing here waits for an approval.", "Nothing.", NO),
     (602, "MAKER_IS_CHECKER", "Who asked for it may not approve it.", "Have somebody else approve.", CHANGED),
+    (603, "NOT_AN_APPROVER", "The yes of who speaks does not count for this action.",
+     "Have somebody approve whom the action's policy names.", CHANGED),
     (610, "NOT_OWNER", "Who speaks is not the owner that may say this, and may not speak for it.",
      "Let the owner say it, or a principal that the catalogue lets speak for it.", CHANGED),
     (611, "NOT_DURABLE", "What is named is no durable owner: a worker ends, and its obligations would be orphans.",

@@ -48,7 +48,11 @@ def test_the_pages_catalogue_plays_as_the_page_says() -> None:
     plan = c.Plan(**common, claim_id="2", intent_version=1, plan_id="p", steps=[step], commitments=[])
     assert gate.submit(plan, "PLANNER").reason == "OK"
     dispatch = c.Dispatch(**common, claim_id="3", intent_version=1, plan_id="p", step_id="s")
-    assert gate.submit(dispatch, "PLANNER").status == "STAGED"
+    assert gate.submit(dispatch, "PLANNER").reason == "UNSIGNED", "the maker has to be known too"
+    agent = Signer.new()
+    mine = c.RegisterKey(claim_id="0", intent_id="", principal="root", holder="agent", public_key=agent.public_key)
+    assert gate.submit(ROOT.sign(mine), "OPERATOR").reason == "OK"
+    assert gate.submit(agent.sign(dispatch), "PLANNER").status == "STAGED"
     row = gate.state.operations.get(operation_id(INTENT, "pay", "7", 1))
     assert row is not None
 

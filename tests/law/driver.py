@@ -9,7 +9,7 @@ from joingate_processors.law.evolve import evolve
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
 from joingate_processors.law.memory import MemoryState
 from joingate_processors.law.outgoing import Outgoing, outgoing
-from joingate_processors.law.state import Commitment, Intent, Operation, State, Step, step_key
+from joingate_processors.law.state import Commitment, Intent, Operation, State, Step, plan_key, step_key
 from joingate_schemas import claims as c
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.catalogue_file import builtin_catalogue
@@ -261,6 +261,14 @@ class Court:
     def approve(self, step_id: str, **given: Any) -> Decision:
         row = self.state.operations.get(self.op_id(step_id))
         return self._say(c.Approve, given, operation_id=self.op_id(step_id), digest=row.content_digest if row else "")
+
+    def approve_plan(self, plan_id: str, **given: Any) -> Decision:
+        row = self.state.plans.get(plan_key(INTENT, plan_id))
+        return self._say(c.Approve, given, plan_id=plan_id, digest=row.content_digest if row else "")
+
+    def decline_plan(self, plan_id: str, **given: Any) -> Decision:
+        row = self.state.plans.get(plan_key(INTENT, plan_id))
+        return self._say(c.Decline, given, plan_id=plan_id, digest=row.content_digest if row else "")
 
     def decline(self, step_id: str, **given: Any) -> Decision:
         return self._say(c.Decline, given, operation_id=self.op_id(step_id), digest=self.op(step_id).content_digest)

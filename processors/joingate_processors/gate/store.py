@@ -52,6 +52,7 @@ from joingate_processors.law.state import (
     PrincipalKey,
     Quarantine,
     Seen,
+    StandingApproval,
     Step,
     Table,
 )
@@ -150,6 +151,7 @@ class RocksState:
         self.catalogues: Table[str] = RocksTable("catalogues", db)
         self.protocols: Table[str] = RocksTable("protocols", db)
         self.keys: Table[PrincipalKey] = RocksTable("keys", db)
+        self.approvals: Table[StandingApproval] = RocksTable("approvals", db)
         self.open_operations: Index = RocksIndex("open_operations", db)
         self.unclaimed_operations: Index = RocksIndex("unclaimed_operations", db)
         self.open_commitments: Index = RocksIndex("open_commitments", db)

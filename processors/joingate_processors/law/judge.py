@@ -18,6 +18,7 @@ from joingate_processors.law import (
     outcomes,
     overrides,
     owners,
+    plan_approvals,
     plans,
     principals,
     promises,
@@ -232,8 +233,12 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
         case c.RequestReconciliation():
             return _request_reconciliation(case, claim)
         case c.Approve():
+            if claim.operation_id is None and claim.plan_id is not None:
+                return plan_approvals.approve_plan(case, claim, claim.plan_id)
             return approvals.approve(case, claim)
         case c.Decline():
+            if claim.operation_id is None and claim.plan_id is not None:
+                return plan_approvals.decline_plan(case, claim, claim.plan_id)
             return approvals.decline(case, claim)
         case c.Override():
             return overrides.override(case, claim)

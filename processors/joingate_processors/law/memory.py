@@ -29,6 +29,7 @@ from joingate_processors.law.state import (
     PrincipalKey,
     Quarantine,
     Seen,
+    StandingApproval,
     Step,
     Table,
 )
@@ -164,6 +165,7 @@ class MemoryState:
         self.catalogues: Table[str] = MemoryTable()
         self.protocols: Table[str] = MemoryTable()
         self.keys: Table[PrincipalKey] = MemoryTable()
+        self.approvals: Table[StandingApproval] = MemoryTable()
         self.open_operations: Index = MemoryIndex()
         self.unclaimed_operations: Index = MemoryIndex()
         self.open_commitments: Index = MemoryIndex()

@@ -8,7 +8,7 @@ from joingate_processors.law.arrival import Arrival, Signed
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.state import Operation, Step, step_key
 from joingate_schemas import claims as c
-from joingate_schemas.catalogue import Effect, Principal
+from joingate_schemas.catalogue import SECOND_PARTY, Effect, Principal
 
 ALWAYS_SIGNED: tuple[type[c.Claim], ...] = (c.Approve, c.Decline, c.Override, c.RegisterKey, c.RevokeKey)
 """Claims that let something happen which nothing else would: signed wherever principals are declared."""
@@ -32,7 +32,9 @@ def check(case: Case, arrival: Arrival) -> None:
 def _check_signature(case: Case, claim: c.AnyClaim, signed: Signed | None) -> None:
     signatures = case.catalogue.signatures
     if signed is None:
-        if signatures == "REQUIRED" or (signatures == "OPTIONAL" and isinstance(claim, ALWAYS_SIGNED)):
+        if signatures == "REQUIRED" or (
+            signatures == "OPTIONAL" and (isinstance(claim, ALWAYS_SIGNED) or _makes_for_a_checker(case, claim))
+        ):
             refuse("UNSIGNED", f"a {type(claim).__name__} has to be signed", claim.claim_id)
         return
     if signed.problem:
@@ -43,6 +45,15 @@ def _check_signature(case: Case, claim: c.AnyClaim, signed: Signed | None) -> No
             refuse("BAD_SIGNATURE", f"the key {signed.key_id} is {signed.holder}'s, who does not vouch for "
                    f"'{claim.principal}'", claim.claim_id)  # fmt: skip
     case.verified = signed.key_id
+
+
+def _makes_for_a_checker(case: Case, claim: c.AnyClaim) -> bool:
+    """Whether it asks for what only a second party may approve: who the first one is has to be known for that."""
+    if not isinstance(claim, c.Dispatch):
+        return False
+    step = case.state.steps.get(step_key(claim.intent_id, claim.plan_id, claim.step_id))
+    action = None if step is None else case.catalogue.actions.get(step.action)
+    return action is not None and action.approval in SECOND_PARTY
 
 
 def _check_tenant(known: Principal, claim: c.AnyClaim) -> None:

@@ -146,6 +146,7 @@ class Operation:
     cost: float
     approvals: list[str]
     approval_expiries: dict[str, int]  # approver -> until when the approval holds, where it does not hold for ever
+    approval_keys: dict[str, str]  # approver -> the key that signed it and when (ms), as `key@ms`
     needs: dict[str, int]  # the resources that it needs, and how much of each
     asked: str  # the one that it asked the arbiter for and has no word about yet; empty where there is none
     held: list[str]  # those that were granted; kept when given back, for what became of it is still asked about
@@ -322,6 +323,18 @@ class PrincipalKey:
     revoked: bool  # else another key took its place then
 
 
+@record
+class StandingApproval:
+    """Approvals of a step's content that no operation has used yet: those of a plan whose step is not dispatched."""
+
+    slot_id: str
+    intent_id: str
+    content_digest: str
+    approvals: list[str]
+    approval_expiries: dict[str, int]
+    approval_keys: dict[str, str]
+
+
 Row = TypeVar("Row")
 
 
@@ -376,6 +389,7 @@ class State(Protocol):
     catalogues: Table[str]  # key: digest; the catalogue's canonical JSON
     protocols: Table[str]  # key: protocol_key; what the latest catalogue with that version said of the type, as JSON
     keys: Table[PrincipalKey]  # key: key id
+    approvals: Table[StandingApproval]  # key: the operation id of the slot's first generation
 
     open_operations: Index  # owner: intent id; members: operation ids that are open
     unclaimed_operations: Index  # owner: intent id; members: settled operations that nobody took up
@@ -404,6 +418,7 @@ TABLES: dict[str, type] = {
     "catalogues": str,
     "protocols": str,
     "keys": PrincipalKey,
+    "approvals": StandingApproval,
 }
 """Every table of `State` with the class of its rows."""
 
