@@ -36,7 +36,8 @@ MEANINGS: dict[str, dict[str, str]] = {
     "actions": {
         "downstream": "Where the effect happens.",
         "effect": "OBSERVE changes nothing; REVERSIBLE can be undone; IRREVERSIBLE can't.",
-        "kind": "COMPENSATABLE names what undoes it; RETRYABLE succeeds in the end; a PIVOT goes last.",
+        "kind": "COMPENSATABLE names what undoes it; RETRYABLE succeeds in the end; a PIVOT goes last: behind all "
+        "that neither requires it nor only looks, wherever a plan lists it.",
         "executor": "Who acts, and the end of its topic's name; left out: called like the downstream.",
         "compensation": "The action that undoes it.",
         "human_gate": "Who is asked where no action undoes it.",
