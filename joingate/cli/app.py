@@ -51,6 +51,7 @@ _SENTENCES: dict[str, int] = {
     "joingate_schemas.canary.LeakyBroker": FAILED,
     "joingate_schemas.catalogue_file.CatalogueError": MALFORMED,
     "joingate_schemas.registry.RegistryUnavailable": FAILED,
+    "joingate_schemas.signing.KeyFileError": MALFORMED,
     "joingate_schemas.topics.TopicMismatch": FAILED,
     "joingate_schemas.topics.TopicsUnavailable": FAILED,
 }

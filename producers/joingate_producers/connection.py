@@ -175,8 +175,8 @@ class Connection:
         return self._submit(topic, pending.claim, pending.value, durable, pending.partition, None)
 
     def _signed(self, claim: AnyClaim) -> AnyClaim:
-        """The claim with this connection's signature, if it has a key; signed before it is kept, so once for ever."""
-        return claim if self._signer is None else self._signer.sign(claim)
+        """The claim with this connection's signature, if it has a key and nobody has signed it; so once for ever."""
+        return claim if self._signer is None or claim.signature is not None else self._signer.sign(claim)
 
     def can_encode(self, claim: AnyClaim) -> None:
         """Nothing, if such a claim can be encoded now. Raises Unreachable if the schema registry can't be asked."""
