@@ -18,6 +18,7 @@ from joingate_processors.forensics.checked_seven import RuleReport, merged
 from joingate_processors.forensics.checker import Checker
 from joingate_processors.forensics.snapshot import decision_object, plain
 from joingate_processors.forensics.trace import TOPIC_OF
+from joingate_processors.gate.vouching import vouched
 from joingate_processors.law.arrival import Arrival
 from joingate_processors.law.judge import fold, judge
 from joingate_processors.law.memory import MemoryState
@@ -153,7 +154,8 @@ class _Audit:
             self._report.repeated += 1
         else:
             self._report.decided_again += 1
-            again = judge(self._state, arrival, self._catalogue, decision.epoch)
+            heard = vouched(self._state, self._catalogue, arrival, self._codec.decode)
+            again = judge(self._state, heard, self._catalogue, decision.epoch)
             if again != decision:
                 self._report.disagreements.append(_disagreement(entry, again))
         fold(self._state, decision, entry.digest)

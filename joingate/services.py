@@ -244,6 +244,7 @@ def run_reconcile(settings: Settings, stop: threading.Event, reporter: Reporter)
             downstreams=settings.downstreams,
             policy=Policy(backoffs_ms={name: one.lookup_backoff_ms for name, one in catalogue.downstreams.items()}),
             registry_url=settings.registry_url,
+            key_file=settings.key_file,
         ),
         stop,
         tell,

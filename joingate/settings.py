@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     downstreams: dict[str, str] = Field(
         default_factory=dict, description="Where the reconciler asks: base URL by downstream, as JSON."
     )
+    key_file: Path | None = Field(
+        default=None, description="A private key, of `keys new`, by which this process signs what it claims."
+    )
     host: str = Field(default="127.0.0.1", description="The address that HTTP servers of this process listen on.")
     port: int = Field(default=8080, ge=0, le=PORT_MAX, description="The API's port; 0 takes a free one.")
     api_url: str = Field(default="http://127.0.0.1:8080", description="Where `status` and `explain` ask.")

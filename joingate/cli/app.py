@@ -14,7 +14,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from joingate.cli import catalogues, lists, quarantines, questions, reading, scenes, serving, topics, tracing, upgrades
+from joingate.cli import (
+    catalogues,
+    keys,
+    lists,
+    quarantines,
+    questions,
+    reading,
+    scenes,
+    serving,
+    topics,
+    tracing,
+    upgrades,
+)
 from joingate.faults import FAILED, INTERRUPTED, MALFORMED, FaceError
 
 HELP = """A gate over Apache Kafka that decides, exactly once, which of an agent's actions may go ahead.
@@ -39,6 +51,7 @@ _SENTENCES: dict[str, int] = {
     "joingate_schemas.canary.LeakyBroker": FAILED,
     "joingate_schemas.catalogue_file.CatalogueError": MALFORMED,
     "joingate_schemas.registry.RegistryUnavailable": FAILED,
+    "joingate_schemas.signing.KeyFileError": MALFORMED,
     "joingate_schemas.topics.TopicMismatch": FAILED,
     "joingate_schemas.topics.TopicsUnavailable": FAILED,
 }
@@ -136,7 +149,7 @@ def face(
     """Read by `Face.main`, which meets the errors; declared here so that --help tells of it."""
 
 
-for room in (serving, topics, tracing, scenes, reading, questions, lists, quarantines, catalogues, upgrades):
+for room in (serving, topics, tracing, scenes, reading, questions, lists, quarantines, keys, catalogues, upgrades):
     room.add_to(app)
 
 

@@ -70,6 +70,8 @@ def _show_status(reader: Any, health: dict[str, Any], summary: dict[str, Any]) -
             show(table(f"\n{title}", columns, [_trouble(row) for row in found]))
     if not (health["problems"] or doubts or orphans):
         print("Nothing is wrong, in doubt or orphaned.")
+    if summary["signatures"]["sentence"]:
+        print(f"UNSIGNED  {summary['signatures']['sentence']}")
     gate = health.get("gate", {})
     states = ", ".join(f"{number} {state}" for number, state in sorted(gate.get("partitions", {}).items()))
     print(f"Gate: {states or 'its status file is not known here (JOINGATE_GATE_STATUS)'}")

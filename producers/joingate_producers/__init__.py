@@ -51,6 +51,7 @@ from joingate_producers.planner import Planner
 from joingate_producers.settings import Settings
 from joingate_producers.verdict import Verdict
 from joingate_producers.verdicts import PendingVerdict
+from joingate_schemas.signing import Signer
 
 __all__ = [
     "Action",
@@ -88,6 +89,7 @@ __all__ = [
     "Refused",
     "Retry",
     "Settings",
+    "Signer",
     "Undelivered",
     "Unreachable",
     "Unsent",

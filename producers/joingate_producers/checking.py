@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, Valid
 from pydantic_core import PydanticCustomError
 
 from joingate_producers.errors import InvalidClaim
-from joingate_schemas.claims import CLAIM_TYPES, Arguments, Claim, EdgeKind, Goal, PlanStep, Prepared
+from joingate_schemas.claims import CLAIM_TYPES, EVERYWHERE, Arguments, Claim, EdgeKind, Goal, PlanStep, Prepared
 
 # Fields that hold text for people, in which line breaks and tabs have their place.
 _PROSE = frozenset("objective reason outcome error cause comment result text evidence".split())
@@ -164,7 +164,7 @@ def checked(claim: Claim) -> None:
             raise InvalidClaim(claim_type, "operation_id", "is empty")
         if claim.attempt < 1:
             raise InvalidClaim(claim_type, "attempt", f"is {claim.attempt}, and must be at least 1")
-    if not claim.intent_id and claim_type != "RetireOwner":
+    if not claim.intent_id and claim_type not in EVERYWHERE:
         raise InvalidClaim(claim_type, "intent_id", "is empty")
 
 

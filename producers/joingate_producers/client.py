@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, Self
 from uuid import uuid4
@@ -90,6 +91,15 @@ class RoleClient:
         return self.connection.submit(
             self._topic_name, claim, durable=self._is_durable(claim), partition=partition, ends=ends
         )
+
+    def _everywhere(self, claim_id: str | None, make: Callable[[dict[str, Any]], AnyClaim]) -> list[PendingVerdict]:
+        """A claim to every partition, each with the claim id and the partition's number behind it.
+
+        Raises Unreachable when the number of partitions can't be asked for; then nothing was sent.
+        """
+        base = str(uuid4()) if claim_id is None else claim_id
+        count = self.connection.wire.partitions(self._topic_name, self.connection.settings.request_timeout_s)
+        return [self._submit(make(self._common("", f"{base}/{number}")), number) for number in range(count)]
 
     def _is_durable(self, claim: AnyClaim) -> bool:
         return type(claim).__name__ in self.durable

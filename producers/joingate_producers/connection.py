@@ -34,9 +34,24 @@ from joingate_producers.wire import ANY_PARTITION, Wire
 from joingate_schemas.claims import AnyClaim
 from joingate_schemas.codec import CLAIM_BYTES_MAX, Codec, Unencodable
 from joingate_schemas.registry import RegistryUnavailable
+from joingate_schemas.signing import KeyFileError, Signer
 from joingate_schemas.topics import Topics
 
 log = logging.getLogger("joingate.producers")
+
+
+def _signer(settings: Settings) -> Signer | None:
+    """The key that the settings name, if they name one. Raises JoinGateError."""
+    if settings.key_file is None:
+        return None
+    try:
+        return Signer.from_file(settings.key_file)
+    except KeyFileError as error:
+        raise JoinGateError(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise JoinGateError(
+            'Signing needs the package cryptography: pip install "joingate[signing]", or leave key_file out.'
+        ) from error
 
 
 class OutboxChoice(Enum):
@@ -58,9 +73,12 @@ class Connection:
         *,
         outbox: Path | str | OutboxChoice | None = OutboxChoice.STANDARD,
         wire: Wire | None = None,
+        signer: Signer | None = None,
         **settings: Any,
     ) -> None:
         """`outbox` is a file's path, STANDARD, or None for none. `wire` replaces the broker, as `memory` does.
+
+        `signer` signs every claim, else the key in the settings' `key_file` does, if there is one.
 
         Claims that an earlier process left in the outbox are sent at once. Raises JoinGateError for a setting that
         does not fit, OutboxInUse and OutboxBroken.
@@ -71,6 +89,7 @@ class Connection:
             self.codec = Codec(self.settings.registry_url)
         except ValueError as error:
             raise Unreachable(str(error)) from error
+        self._signer = _signer(self.settings) if signer is None else signer
         self.wire: Wire = KafkaWire(self.settings) if wire is None else wire
         self._lock = threading.Lock()
         self._closed = False
@@ -148,11 +167,16 @@ class Connection:
         (the schema registry), and ConnectionClosed; then nothing was sent.
         """
         checked(claim)
+        claim = self._signed(claim)
         return self._submit(topic, claim, self._encoded(claim), durable, partition, ends)
 
     def repeat(self, topic: str, pending: PendingVerdict, *, durable: bool) -> PendingVerdict:
         """Send the same claim again, byte for byte: decided once, answered as often as it is sent."""
         return self._submit(topic, pending.claim, pending.value, durable, pending.partition, None)
+
+    def _signed(self, claim: AnyClaim) -> AnyClaim:
+        """The claim with this connection's signature, if it has a key and nobody has signed it; so once for ever."""
+        return claim if self._signer is None or claim.signature is not None else self._signer.sign(claim)
 
     def can_encode(self, claim: AnyClaim) -> None:
         """Nothing, if such a claim can be encoded now. Raises Unreachable if the schema registry can't be asked."""

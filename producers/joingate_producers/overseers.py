@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import ClassVar
-from uuid import uuid4
 
 from joingate_producers.client import ReconciliationClient, RoleClient
 from joingate_producers.errors import InvalidClaim
@@ -15,7 +14,9 @@ from joingate_schemas.claims import (
     Observe,
     Override,
     Proof,
+    RegisterKey,
     RetireOwner,
+    RevokeKey,
     SubjectKind,
 )
 
@@ -129,14 +130,7 @@ class Observer(RoleClient):
         Each partition's claim has the claim id with the partition's number behind it. Raises Unreachable when the
         number of partitions can't be asked for; then nothing was sent.
         """
-        base = str(uuid4()) if claim_id is None else claim_id
-        count = self.connection.wire.partitions(self._topic_name, self.connection.settings.request_timeout_s)
-        return [
-            self._submit(
-                RetireOwner(**self._common("", f"{base}/{partition}"), owner_id=owner_id, reason=reason), partition
-            )
-            for partition in range(count)
-        ]
+        return self._everywhere(claim_id, lambda common: RetireOwner(**common, owner_id=owner_id, reason=reason))
 
     def assign_owner(
         self, intent_id: str, commitment_id: str, *, owner_id: str, policy: str, claim_id: str | None = None
@@ -150,7 +144,7 @@ class Operator(ReconciliationClient):
     """Speaks for a person on duty, on the topic `overrides`. All of it goes through the outbox."""
 
     topic: ClassVar[str] = "overrides"
-    durable: ClassVar[frozenset[str]] = frozenset({"Override", "RequestReconciliation"})
+    durable: ClassVar[frozenset[str]] = frozenset({"Override", "RequestReconciliation", "RegisterKey", "RevokeKey"})
 
     def override(
         self,
@@ -181,4 +175,43 @@ class Operator(ReconciliationClient):
                 external_id=external_id,
                 replacement=replacement,
             )
+        )
+
+    def register_key(
+        self,
+        holder: str,
+        public_key: bytes,
+        *,
+        replaces: str = "",
+        overlap_ms: int = 0,
+        reason: str = "",
+        claim_id: str | None = None,
+    ) -> list[PendingVerdict]:
+        """From here on the Ed25519 key speaks for the principal `holder`: said to every partition, as `retire_owner`.
+
+        `replaces` is the id of the key that it takes the place of, which is good for `overlap_ms` more. Wait for every
+        verdict: until then the key is not known everywhere. Raises Unreachable.
+        """
+        return self._everywhere(
+            claim_id,
+            lambda common: RegisterKey(
+                **common,
+                holder=holder,
+                public_key=public_key,
+                replaces_key=replaces,
+                overlap_ms=overlap_ms,
+                reason=reason,
+            ),
+        )
+
+    def revoke_key(
+        self, holder: str, key_id: str, *, revoked_at: int | None = None, reason: str = "", claim_id: str | None = None
+    ) -> list[PendingVerdict]:
+        """The key speaks for nobody from `revoked_at` (ms, UTC; None: now) on: said to every partition.
+
+        Wait for every verdict: until then some partition may still believe it. Raises Unreachable.
+        """
+        return self._everywhere(
+            claim_id,
+            lambda common: RevokeKey(**common, holder=holder, key_id=key_id, revoked_at=revoked_at, reason=reason),
         )

@@ -18,6 +18,7 @@ ENVIRONMENT: dict[str, str] = {
     "client_id": "JOINGATE_CLIENT_ID",
     "state_dir": "JOINGATE_STATE_DIR",
     "api_url": "JOINGATE_API_URL",
+    "key_file": "JOINGATE_KEY_FILE",
 }
 
 
@@ -40,6 +41,8 @@ class Settings(BaseModel):
     registry_url: str | None = None
     principal: str = ""
     client_id: str = ""
+    # A private key, as `joingate keys new` makes it, by which every claim of this connection is signed.
+    key_file: Path | None = None
     # Further librdkafka settings, such as credentials, for every client of this connection.
     client: dict[str, str] = {}
     state_dir: Path = Field(default_factory=_default_state_dir)

@@ -19,6 +19,7 @@ from joingate_projections.tables import (
     incidents,
     intents,
     joined,
+    keys,
     operations,
     orphans,
     owners,
@@ -45,6 +46,8 @@ from joingate_schemas.facts import (
     IntentCancelled,
     IntentClosed,
     IntentDeclared,
+    KeyEnded,
+    KeyRegistered,
     LeaseChanged,
     ObservationRecorded,
     OperationCompensated,
@@ -60,6 +63,7 @@ from joingate_schemas.facts import (
     OwnerChanged,
     OwnerRetired,
     PermitIssued,
+    PlanApproved,
     PlanEnded,
     PlanProgress,
     PlanRecorded,
@@ -85,6 +89,7 @@ _IDS = (
     "external_id",
     "resource_ref",
     "holder",
+    "key_id",
 )
 
 
@@ -212,6 +217,12 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             owners.lease_changed(rows, fact, at)
         case OwnerRetired():
             owners.owner_retired(rows, fact, at)
+        case PlanApproved():
+            intents.plan_approved(rows, fact, at)
+        case KeyRegistered():
+            keys.registered(rows, fact, at)
+        case KeyEnded():
+            keys.ended(rows, fact, at)
         case DispositionDecided():
             commitments.disposition_decided(rows, fact, at)
         case OrphanRaised():

@@ -13,6 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
+from joingate_projections.declared import latest_catalogue, signatures_of
 from joingate_projections.errors import BadQuestion, NotFound, ReadError, Unreachable
 from joingate_projections.incidents import line_of
 from joingate_projections.paging import (
@@ -46,6 +47,7 @@ _KNOWN_BY: dict[str, tuple[str, ...]] = {
     "quarantine": ("scope",),
     "observations": ("subject_id",),
     "owners": ("owner_id",),
+    "keys": ("key_id", "holder"),
     "catalogues": ("digest",),
 }
 
@@ -227,10 +229,12 @@ class StoreReader:
             }
             oldest = {name: next(view.find(name, "since", None), None) for name in ("orphans", "in_doubt")}
             beside = {about: view.counts("", about) for about in ("unknown_facts", "unknown_claims", "clock_skews")}
-            position = _ledger(view)
+            position, catalogue = _ledger(view), latest_catalogue(view)
         now = self._clock()
         ages = {name: max(0, now - int(found[0])) if found else None for name, found in oldest.items()}
-        return {"tables": tables, "oldest_ms": ages, **beside, "position": position}
+        return {
+            "tables": tables, "oldest_ms": ages, **beside, "signatures": signatures_of(catalogue), "position": position,
+        }  # fmt: skip
 
     def positions(self) -> Row:
         """See `Reader`."""
@@ -405,6 +409,7 @@ _NAMED_BY = {
     "resources": "resource_ref",
     "quarantine": "quarantine_id",
     "owners": "owner_id",
+    "keys": "key_id",
     "catalogues": "digest",
 }
 

@@ -52,6 +52,8 @@ def _approvals(action: Action) -> int:
     match action.approval:
         case "NONE":
             return 0
+        case "CONTROL":
+            return 0  # no person is asked
         case "N_OF_M":
             return action.approvals_needed
         case "ANY" | "MAKER_CHECKER":

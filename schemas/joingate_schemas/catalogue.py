@@ -9,11 +9,18 @@ from functools import cached_property
 from typing import Literal
 
 from joingate_schemas.claims import Role
+from joingate_schemas.ids import key_id_of
 
 Capability = Literal["IDEMPOTENT_KEY", "LOOKUP", "STATEMENT", "NONE"]
 Effect = Literal["OBSERVE", "REVERSIBLE", "IRREVERSIBLE"]
 StepKind = Literal["COMPENSATABLE", "RETRYABLE", "PIVOT"]
-ApprovalPolicy = Literal["NONE", "ANY", "MAKER_CHECKER", "N_OF_M"]
+# CONTROL: of an automated check that neither plans nor executes.
+ApprovalPolicy = Literal["NONE", "ANY", "CONTROL", "MAKER_CHECKER", "N_OF_M"]
+SECOND_PARTY: frozenset[ApprovalPolicy] = frozenset({"CONTROL", "MAKER_CHECKER", "N_OF_M"})
+"""Policies under which who asks may not be who approves."""
+# Whose claims must be signed, where principals are declared. OPTIONAL: approvals and overrides only. REQUIRED: all.
+# NONE is what a catalogue from before there were signatures says; none that is loaded from a file does.
+Signatures = Literal["NONE", "OPTIONAL", "REQUIRED"]
 ResolutionClass = Literal["RELEASABLE", "EXPIRING", "TRANSFERABLE", "COMPENSATABLE", "IRREVERSIBLE", "UNKNOWN"]
 LateSuccess = Literal["RELEASE", "ORPHAN"]
 LevelMeasure = Literal["RELEASE", "TRANSFER", "RECONCILIATION", "DETECTION"]
@@ -70,6 +77,7 @@ class Action:
     in_doubt_ms: int = 3_600_000
     approval: ApprovalPolicy = "NONE"
     approvals_needed: int = 1
+    approvers: tuple[str, ...] = ()  # whose yes counts; empty: that of whoever speaks as an approver
     approval_ms: int = 86_400_000
     budget_class: BudgetClass = "EXPLORATION"
     cost: float = 0.0
@@ -162,7 +170,11 @@ class Resource:
 class Principal:
     """Who may speak in which role. An empty `actions` means every action, an empty `owners` for every owner.
 
-    `owners` are owners, or kinds of owner, for whom it may take over and speak.
+    `owners` are owners, or kinds of owner, for whom it may take over and speak. `keys` are public Ed25519 keys in hex;
+    more are registered by claims. `vouches_for` are the principals of its role that it authenticates, and may sign
+    for. `registrar`: it may register and revoke keys. `effect_max` is the strongest effect, and `amounts_max` the
+    largest value of each argument, that it may ask for, perform or approve. Principals of one `party` are one person or
+    one system to whoever compares maker and checker; empty: it is its own. `control`: an automated check.
     """
 
     name: str
@@ -170,6 +182,13 @@ class Principal:
     tenant: str = ""
     actions: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    vouches_for: tuple[str, ...] = ()
+    registrar: bool = False
+    effect_max: Effect = "IRREVERSIBLE"
+    amounts_max: dict[str, float] = field(default_factory=dict)
+    party: str = ""
+    control: bool = False
 
 
 @dataclass(frozen=True)
@@ -238,7 +257,8 @@ class Catalogue:
     An empty `principals` means that any principal may speak in the role of the topic that its claim arrives on. An
     empty `owners` means that every kind of owner but `worker` is durable, and none external.
     `plan_progress_ms` is how long an adopted plan may go without progress before it is reported; `resource_wait_ms`
-    how long an operation waits for the arbiter's word before it is withdrawn.
+    how long an operation waits for the arbiter's word before it is withdrawn. `signatures` says whose claims must be
+    signed where principals are declared.
     """
 
     version: str
@@ -257,6 +277,13 @@ class Catalogue:
     max_skew_ms: int = 300_000
     resource_wait_ms: int = 60_000
     silent_attempts_max: int = 3
+    signatures: Signatures = "NONE"
+
+    @cached_property
+    def keys(self) -> dict[str, tuple[str, bytes]]:
+        """The declared keys: by id, the principal whose key it is, and the public key."""
+        declared = ((one.name, bytes.fromhex(key)) for one in self.principals.values() for key in one.keys)
+        return {key_id_of(public_key): (name, public_key) for name, public_key in declared}
 
     @cached_property
     def discharging(self) -> frozenset[str]:

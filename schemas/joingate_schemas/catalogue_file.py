@@ -30,10 +30,13 @@ from joingate_schemas.catalogue import (
     Principal,
     Resource,
 )
+from joingate_schemas.catalogue_approvals import lint_approvals
+from joingate_schemas.catalogue_keys import lint_keys
 from joingate_schemas.catalogue_lint import Place, lint
 from joingate_schemas.catalogue_shape import IN_MS, SECTIONS, ActionShape, ObligationShape, Shape, TopShape
 
 FILE_BYTES_MAX = 200_000  # A catalogue travels in one claim, so that it must fit into one.
+_TOP = ("version", *IN_MS[TopShape].values(), "silent_attempts_max", "signatures")
 _NODES_MAX = 100_000
 _DEPTH_MAX = 20
 _PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
@@ -239,7 +242,10 @@ def catalogue_from_text(text: str, file: str = "<text>") -> Catalogue:
     for section in ("downstreams", "actions"):
         if section not in whole:
             tree.add((section,), "this section must be given")
-    for place, wrong in lint(sections):
+    said = top if isinstance(top, TopShape) else TopShape(version="?")
+    for place, wrong in (
+        *lint(sections), *lint_keys(sections, said.signatures == "REQUIRED"), *lint_approvals(sections, said),
+    ):  # fmt: skip
         tree.add(place, wrong)
     if tree.mistakes or top is None:
         raise CatalogueError(tree.mistakes)
@@ -294,7 +300,7 @@ def catalogue_from_json(source: bytes) -> Catalogue:
             owners={name: _made(OwnerKind, name, entry) for name, entry in form.get("owners", {}).items()},
             policies={name: _made(AssignmentPolicy, name, entry) for name, entry in form.get("policies", {}).items()},
             limits={name: _made(Limit, name, entry) for name, entry in form.get("limits", {}).items()},
-            **{key: form[key] for key in ("version", *IN_MS[TopShape].values(), "silent_attempts_max") if key in form},
+            **{key: form[key] for key in _TOP if key in form},
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         wrong = f"this is no catalogue in canonical JSON ({error!r})"

@@ -18,6 +18,10 @@ MEANINGS: dict[str, dict[str, str]] = {
         "max_skew": "How far a claim's own stamp may lie from its append time before it is flagged.",
         "resource_wait": "How long an operation waits for the arbiter's word about a resource before it is withdrawn.",
         "silent_attempts_max": "How often a silent operation is started again before a person is asked.",
+        "signatures": "Whose claims must be signed where principals are declared: with OPTIONAL approvals, overrides "
+        "and claims about keys, with REQUIRED every claim ([principals](principals.md)).",
+        "approval_floor": "The weakest approval that an action may declare: of REVERSIBLE ones, of IRREVERSIBLE ones, "
+        "of a PIVOT. It rises in this order, and so do the policies: NONE, ANY, CONTROL or MAKER_CHECKER, N_OF_M.",
     },
     "downstreams": {
         "capabilities": "What the system can be asked about an effect, in order of preference; NONE stands alone. "
@@ -32,7 +36,8 @@ MEANINGS: dict[str, dict[str, str]] = {
     "actions": {
         "downstream": "Where the effect happens.",
         "effect": "OBSERVE changes nothing; REVERSIBLE can be undone; IRREVERSIBLE can't.",
-        "kind": "COMPENSATABLE names what undoes it; RETRYABLE succeeds in the end; a PIVOT goes last.",
+        "kind": "COMPENSATABLE names what undoes it; RETRYABLE succeeds in the end; a PIVOT goes last: behind all "
+        "that neither requires it nor only looks, wherever a plan lists it.",
         "executor": "Who acts, and the end of its topic's name; left out: called like the downstream.",
         "compensation": "The action that undoes it.",
         "human_gate": "Who is asked where no action undoes it.",
@@ -41,7 +46,9 @@ MEANINGS: dict[str, dict[str, str]] = {
         "permit": "How long the executor may act once it is allowed.",
         "hold": "How long it waits before it starts, so that it can still be cancelled.",
         "in_doubt": "How long it may be in doubt before a person is asked.",
-        "approval": "Whose yes it needs.",
+        "approval": "Whose yes it needs. ANY approver's; an automated CONTROL's, which neither plans nor executes; "
+        "with MAKER_CHECKER that of somebody other than who asks; with N_OF_M that of several such.",
+        "approvers": "Whose yes counts, by name; empty: that of whoever may speak as an approver.",
         "approvals_needed": "How many, with N_OF_M.",
         "approval_within": "How long it waits for them.",
         "budget_class": "Which share of the intent's budget it draws on. EXPLORATION is held to its share, "
@@ -119,6 +126,13 @@ MEANINGS: dict[str, dict[str, str]] = {
         "tenant": "Whose intents it may speak about; empty: everybody's.",
         "actions": "Which actions it may ask for or act on; empty: every one.",
         "owners": "For which owners, or kinds of owner, it may take over and speak; empty: for every one.",
+        "keys": "Its public Ed25519 keys, each as 64 hex digits; more are registered while the gate runs.",
+        "vouches_for": "Principals of the same role that it authenticates, as a gateway does: its key signs for them.",
+        "registrar": "Whether it may register and revoke keys, as an OPERATOR who belongs to no tenant.",
+        "effect_max": "The strongest effect that it may ask for, perform or approve.",
+        "party": "Who stands behind it: principals of one party are one maker, or one checker; empty: it alone.",
+        "control": "Whether it is an automated check, whose yes an action with approval CONTROL needs.",
+        "amounts_max": "The largest value of each of these arguments that it may ask for, perform or approve.",
     },
     "owners": {
         "durable": "Whether such an owner outlives processes; only then it may own.",

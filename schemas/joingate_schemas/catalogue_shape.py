@@ -26,6 +26,7 @@ from joingate_schemas.claims import Role
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d{1,12})\s*(ms|s|m|h|d)")
+_PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")
 DURATION_MS_MAX = 100 * 366 * 86_400_000
 # Names become parts of topics, templates and ids, so they hold nothing that would have to be escaped there.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -51,10 +52,17 @@ def _positive_ms(value: object) -> int:
     return milliseconds
 
 
+def _public_key(value: object) -> str:
+    if not isinstance(value, str) or not _PUBLIC_KEY.fullmatch(value):
+        raise ValueError("a public key is 64 hex digits in small letters, as `joingate keys new` prints it, in quotes")
+    return value
+
+
 Duration = Annotated[int, BeforeValidator(_duration_ms)]
 PositiveDuration = Annotated[int, BeforeValidator(_positive_ms)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+PublicKey = Annotated[str, BeforeValidator(_public_key)]
 
 
 class Shape(BaseModel):
@@ -96,6 +104,7 @@ class ActionShape(Shape):
     in_doubt: PositiveDuration = 3_600_000
     approval: ApprovalPolicy = "NONE"
     approvals_needed: Count = 1
+    approvers: list[str] = []
     approval_within: PositiveDuration = 86_400_000
     budget_class: BudgetClass = "EXPLORATION"
     cost: Amount = 0.0
@@ -162,6 +171,13 @@ class PrincipalShape(Shape):
     tenant: str = ""
     actions: list[str] = []
     owners: list[str] = []
+    keys: list[PublicKey] = []
+    vouches_for: list[str] = []
+    registrar: bool = False
+    effect_max: Effect = "IRREVERSIBLE"
+    amounts_max: dict[str, Amount] = {}
+    party: str = ""
+    control: bool = False
 
 
 class OwnerShape(Shape):
@@ -209,6 +225,8 @@ class TopShape(Shape):
     max_skew: PositiveDuration = 300_000
     resource_wait: PositiveDuration = 60_000
     silent_attempts_max: Count = 3
+    signatures: Literal["OPTIONAL", "REQUIRED"] = "OPTIONAL"
+    approval_floor: dict[Literal["REVERSIBLE", "IRREVERSIBLE", "PIVOT"], ApprovalPolicy] = {}
 
 
 SECTIONS: dict[str, type[Shape]] = {

@@ -347,6 +347,30 @@ class Override(Claim):
     replacement: bytes | None = None
 
 
+@record
+class RegisterKey(Claim):
+    """From here on `public_key` (Ed25519, 32 bytes) speaks for the principal `holder`; written to every partition.
+
+    `replaces_key` is the id of the key whose place it takes, and which ends `overlap_ms` later; empty: it is one more.
+    """
+
+    holder: str
+    public_key: bytes
+    replaces_key: str = ""
+    overlap_ms: int = 0
+    reason: str = ""
+
+
+@record
+class RevokeKey(Claim):
+    """The key speaks for nobody from `revoked_at` on; written to every partition. None: from when this was written."""
+
+    holder: str
+    key_id: str
+    revoked_at: int | None = None
+    reason: str = ""
+
+
 # --- the gate's own --------------------------------------------------------------------------------------------------
 
 
@@ -447,6 +471,8 @@ AnyClaim: TypeAlias = (
     | RetireOwner
     | AssignOwner
     | Override
+    | RegisterKey
+    | RevokeKey
     | TimerFired
     | ResourceGranted
     | ResourceDenied
@@ -466,9 +492,12 @@ ROLE_TYPES: dict[Role, frozenset[str]] = {
     "EXECUTOR": frozenset("Prepared Commit Abort InDoubt".split()),
     "APPROVER": frozenset("Approve Decline".split()),
     "OBSERVER": frozenset("Observe RetireOwner AssignOwner".split()),
-    "OPERATOR": frozenset("Override RequestReconciliation".split()),
+    "OPERATOR": frozenset("Override RequestReconciliation RegisterKey RevokeKey".split()),
     "GATE": frozenset(
         "TimerFired ResourceGranted ResourceDenied ResourceExpired CatalogueChanged ClaimQuarantined ClaimHeld".split()
     ),
 }
 """Which claims each role may write (model §2): a type outside its role's topic is WRONG_ROLE."""
+
+EVERYWHERE: frozenset[str] = frozenset({"RetireOwner", "RegisterKey", "RevokeKey"})
+"""Claims that concern every partition and are written to each of them: their `intent_id` is empty."""

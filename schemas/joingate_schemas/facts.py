@@ -10,6 +10,10 @@ from typing import Literal, TypeAlias, TypedDict, get_args
 from joingate_schemas.claims import Arguments, Budgets, Edge, Finding, Goal, Proof, SubjectKind
 from joingate_schemas.commitment_facts import CommitmentDrawn as CommitmentDrawn
 from joingate_schemas.commitment_facts import CommitmentMigrated as CommitmentMigrated
+from joingate_schemas.key_facts import KeyEnd as KeyEnd
+from joingate_schemas.key_facts import KeyEnded as KeyEnded
+from joingate_schemas.key_facts import KeyRegistered as KeyRegistered
+from joingate_schemas.key_facts import PlanApproved as PlanApproved
 from joingate_schemas.owner_facts import LeaseChanged as LeaseChanged
 from joingate_schemas.owner_facts import OwnerChanged as OwnerChanged
 from joingate_schemas.owner_facts import OwnerRetired as OwnerRetired
@@ -356,6 +360,8 @@ class ApprovalRecorded:
     digest: str
     granted: bool
     expires_at: int | None
+    key_id: str = ""
+    given_at: int | None = None
 
 
 @record
@@ -545,6 +551,9 @@ AnyFact: TypeAlias = (
     | CatalogueLoaded
     | CommitmentDrawn
     | CommitmentMigrated
+    | KeyRegistered
+    | KeyEnded
+    | PlanApproved
 )
 FACT_TYPES: dict[str, type] = {cls.__name__: cls for cls in get_args(AnyFact)}
 """Every fact class by its name, which is also its Avro record name (namespace `joingate`)."""

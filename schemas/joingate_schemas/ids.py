@@ -37,6 +37,11 @@ def orphan_id(kind: str, subject_id: str, detail: str = "") -> str:
     return derived_id("orphan", kind, subject_id, detail)
 
 
+def key_id_of(public_key: bytes) -> str:
+    """The id of a public key (32 bytes): the first 16 bytes of its SHA-256, in hex."""
+    return hashlib.sha256(public_key).digest()[:16].hex()
+
+
 def _text(value: Scalar) -> str:
     # 12 and 12.0 are one amount whether a client sent an int or a float; Avro tells them apart, meaning does not.
     match value:

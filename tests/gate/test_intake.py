@@ -4,7 +4,7 @@ import pytest
 
 from joingate_processors.gate.intake import KEPT_BYTES_MAX, Intake, Unfit, quarantine_claim, quarantined
 from joingate_processors.law.arrival import Arrival
-from joingate_schemas.claims import CancelIntent, Override, RetireOwner
+from joingate_schemas.claims import CancelIntent, Override, RegisterKey, RetireOwner, RevokeKey
 from joingate_schemas.codec import Codec
 from joingate_schemas.decisions import Quarantined
 from joingate_schemas.topics import partition_for
@@ -89,6 +89,14 @@ def test_a_record_of_ours_that_is_no_claim_is_unfit_even_under_a_key_that_was_se
 def test_a_retired_owner_is_heard_on_every_partition_whatever_the_key(key: bytes | None) -> None:
     arrival = read(CODEC.encode(RetireOwner(claim_id="c", intent_id="", owner_id="bob")), key)
     assert isinstance(arrival, Arrival)
+
+
+def test_claims_about_keys_are_heard_on_every_partition_too() -> None:
+    for one in (
+        RegisterKey(claim_id="c", intent_id="", holder="ann", public_key=b"k" * 32),
+        RevokeKey(claim_id="c", intent_id="", holder="ann", key_id="00"),
+    ):
+        assert isinstance(read(CODEC.encode(one), b""), Arrival)
 
 
 @pytest.mark.parametrize(("mended", "stays"), [(claim(), True), (b"junk", False), (claim(ELSEWHERE), False)])

@@ -30,6 +30,8 @@ _EXTRA = (
     _action("pay_approved", approval="ANY"),
     _action("pay_checked", approval="MAKER_CHECKER"),
     _action("pay_by_two", approval="N_OF_M", approvals_needed=2),
+    _action("pay_by_ann", approval="ANY", approvers=("ann",)),
+    _action("pay_controlled", approval="CONTROL"),
     _action("pay_held", hold_ms=60_000),
     _action("pay_verified", verification=True),
     _action("pay_and_apologise", compensation="apologise"),

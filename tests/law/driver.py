@@ -3,12 +3,13 @@
 import hashlib
 from typing import Any
 
+from joingate_processors.gate.vouching import vouched
 from joingate_processors.law.arrival import Arrival
 from joingate_processors.law.evolve import evolve
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
 from joingate_processors.law.memory import MemoryState
 from joingate_processors.law.outgoing import Outgoing, outgoing
-from joingate_processors.law.state import Commitment, Intent, Operation, State, Step, step_key
+from joingate_processors.law.state import Commitment, Intent, Operation, State, Step, plan_key, step_key
 from joingate_schemas import claims as c
 from joingate_schemas.catalogue import Catalogue
 from joingate_schemas.catalogue_file import builtin_catalogue
@@ -16,6 +17,7 @@ from joingate_schemas.codec import Codec
 from joingate_schemas.decisions import ClaimTopic, Command, Decision, InDoubtRequest
 from joingate_schemas.facts import AnyFact
 from joingate_schemas.ids import operation_id
+from joingate_schemas.signing import Signer
 
 from .invariants import check_state
 
@@ -48,6 +50,7 @@ class Court:
         self.decisions: list[Decision] = []
         self.ledger: list[bytes] = []
         self.out: list[Outgoing] = []
+        self.signers: dict[str, Signer] = {}  # whose claims are signed, and by what
         self.plan_id = "p1"
         self.version = 1
         self._claims = 0
@@ -57,7 +60,8 @@ class Court:
 
     def say(self, claim: c.AnyClaim, topic: ClaimTopic | None = None, appended_at: int | None = None) -> Decision:
         """The claim arrives on `topic` (its own, if none is named); returns its decision, or that it is held."""
-        raw = CODEC.encode(claim)
+        signer = self.signers.get(claim.principal)
+        raw = CODEC.encode(claim if signer is None else signer.sign(claim))
         topic = topic or HOME[type(claim).__name__]
         self._offsets += 1
         offset = -1 if topic == "gate" else self._offsets
@@ -71,7 +75,8 @@ class Court:
         return Arrival(claim=claim, raw=raw, topic=topic, offset=offset, appended_at=appended_at)  # type: ignore[arg-type]
 
     def _decide(self, arrival: Arrival) -> None:
-        decision = judge(self.state, arrival, self.catalogue, epoch=1)
+        heard = vouched(self.state, self.catalogue, arrival, CODEC.decode)
+        decision = judge(self.state, heard, self.catalogue, epoch=1)
         raw = CODEC.encode(decision)
         fold(self.state, decision, hashlib.sha256(raw).digest())
         self.ledger.append(raw)
@@ -256,6 +261,14 @@ class Court:
     def approve(self, step_id: str, **given: Any) -> Decision:
         row = self.state.operations.get(self.op_id(step_id))
         return self._say(c.Approve, given, operation_id=self.op_id(step_id), digest=row.content_digest if row else "")
+
+    def approve_plan(self, plan_id: str, **given: Any) -> Decision:
+        row = self.state.plans.get(plan_key(INTENT, plan_id))
+        return self._say(c.Approve, given, plan_id=plan_id, digest=row.content_digest if row else "")
+
+    def decline_plan(self, plan_id: str, **given: Any) -> Decision:
+        row = self.state.plans.get(plan_key(INTENT, plan_id))
+        return self._say(c.Decline, given, plan_id=plan_id, digest=row.content_digest if row else "")
 
     def decline(self, step_id: str, **given: Any) -> Decision:
         return self._say(c.Decline, given, operation_id=self.op_id(step_id), digest=self.op(step_id).content_digest)

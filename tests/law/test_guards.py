@@ -46,6 +46,8 @@ CLAIMS: dict[str, dict[str, Any]] = {
     "RetireOwner": {"owner_id": "team:ops"},
     "AssignOwner": {"commitment_id": "k", "owner_id": "team:ops", "policy": "p"},
     "Override": {"subject_kind": "OPERATION", "subject_id": "o", "to": "FAILED", "reason": "r", "evidence": ["e"]},
+    "RegisterKey": {"holder": "ann", "public_key": b"k" * 32},
+    "RevokeKey": {"holder": "ann", "key_id": "0" * 32},
     "TimerFired": {"timer": "SILENCE", "subject_kind": "OPERATION", "subject_id": "o", "due_at": 1},
     "ResourceGranted": {"operation_id": "o", "resource_ref": "r:1"},
     "ResourceDenied": {"operation_id": "o", "resource_ref": "r:1", "holder": "h"},

@@ -26,6 +26,19 @@ KEPT = {
         ),
         "the arbiter gives it (tests/arbiter)",
     ),
+    **dict.fromkeys(
+        (
+            "UNSIGNED",
+            "BAD_SIGNATURE",
+            "UNKNOWN_KEY",
+            "KEY_REVOKED",
+            "KEY_REPLACED",
+            "OVER_LIMIT",
+            "NOT_REGISTRAR",
+            "KEY_TAKEN",
+        ),
+        "only where principals are declared, and they have a room of their own (test_principals)",
+    ),
 }
 """Reasons that no row of the table reaches, and why."""
 

@@ -176,6 +176,8 @@ def test_each_role_can_make_each_of_its_claims(world: Any) -> None:
         *observer.retire_owner("gone"),
         operator.override(INTENT, subject_kind="OPERATION", subject_id="op-1", to="FAILED", reason="r", evidence=["e"]),
         operator.request_reconciliation(INTENT, "op-1"),
+        *operator.register_key("ann", b"k" * 32),
+        *operator.revoke_key("ann", "0" * 32),
     ]
     assert all(one.wait(20).accepted for one in pending)
     roles: dict[str, type[RoleClient]] = {

@@ -35,7 +35,7 @@ EXPORTS = """
 Action Actions Applied Approver ClaimRefused CommandStream Connection ConnectionClosed Context Declined Doubt Executor
 Handler Handlers InvalidClaim JoinGateError LedgerBroken MemoryBroker NotKnown NotSent NothingHappened Observer
 Operator OutboxBroken OutboxChoice OutboxFull OutboxInUse Outcome PendingVerdict Planner PlannerContext Received
-Refused Retry Settings Undelivered Unreachable Unsent Verdict VerdictTimeout goal step
+Refused Retry Settings Signer Undelivered Unreachable Unsent Verdict VerdictTimeout goal step
 """.split()
 
 

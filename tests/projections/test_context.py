@@ -40,6 +40,8 @@ principals:
   bob: {role: PLANNER, tenant: other}
   cloud: {role: EXECUTOR}
   eye: {role: OBSERVER}
+  ann: {role: APPROVER, keys: ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]}
+  ben: {role: APPROVER, keys: ["bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"]}
 """
 GOALS = [{"goal_id": "capacity", "acceptance": "a window is ours", "risk_class": "HIGH"}]
 BUDGETS = {"exploration": 0.5, "verification": 0.25, "reconciliation": 0.25, "cost_max": 10.0}

@@ -74,6 +74,7 @@ def test_durations_have_units(text: str, milliseconds: int) -> None:
 
 
 PROMISE = "objectives:\n  o: {{measure: RELEASE, {}}}\nactions:"
+_KEY = "0" * 64
 MISTAKES: list[tuple[str, str, int, str, str]] = [
     # old text, new text, line, field, what the sentence says
     ('version: "7"', "version: 7", 1, "version", "7 is not allowed: input should be a valid string"),
@@ -167,6 +168,56 @@ MISTAKES: list[tuple[str, str, int, str, str]] = [
         "actions:", "limits: {x: {of: TENANT, debt: 1}, y: {of: TENANT, reviews: 1}}\nactions:", 6, "limits.y",
         "x limits the same already",
     ),
+    (
+        "actions:", "principals: {bob: {role: PLANNER, keys: [abc]}}\nactions:", 6, "principals.bob.keys.0",
+        "64 hex digits",
+    ),
+    (
+        "actions:",
+        f"principals: {{a: {{role: PLANNER, keys: ['{_KEY}']}}, b: {{role: PLANNER, keys: ['{_KEY}']}}}}\nactions:",
+        6, "principals.b.keys.0", "a key speaks for one principal",
+    ),
+    (
+        "actions:", "principals: {bob: {role: APPROVER}}\nactions:", 6, "principals.bob.keys",
+        "nobody could register a key for it",
+    ),
+    (
+        "actions:", "principals: {bob: {role: PLANNER}}\nsignatures: REQUIRED\nactions:", 6, "principals.bob.keys",
+        "nobody could register a key for it",
+    ),
+    (
+        "actions:", "principals: {bob: {role: PLANNER, registrar: true}}\nactions:", 6, "principals.bob.registrar",
+        "only an OPERATOR registers keys",
+    ),
+    (
+        "actions:", f"principals: {{o: {{role: OPERATOR, tenant: t, registrar: true, keys: ['{_KEY}']}}}}\nactions:", 6,
+        "principals.o.registrar", "belongs to none",
+    ),
+    (
+        "actions:", "principals: {gw: {role: PLANNER, vouches_for: [nobody]}}\nactions:", 6,
+        "principals.gw.vouches_for.0",
+        "no principal is called 'nobody'",
+    ),
+    (
+        "actions:",
+        f"principals: {{gw: {{role: PLANNER, vouches_for: [a]}}, a: {{role: APPROVER, keys: ['{_KEY}']}}}}\nactions:",
+        6, "principals.gw.vouches_for.0", "it can't vouch for a",
+    ),
+    (
+        "actions:", "principals: {a: {role: PLANNER, tenant: x, vouches_for: [b]}, b: {role: PLANNER}}\nactions:", 6,
+        "principals.a.vouches_for.0", "belongs to the tenant x",
+    ),
+    (
+        "actions:", f"principals: {{a: {{role: OPERATOR, control: true, keys: ['{_KEY}']}}}}\nactions:", 6,
+        "principals.a.control", "a control approves",
+    ),
+    (
+        "actions:",
+        f"principals: {{a: {{role: APPROVER, control: true, party: x, keys: ['{_KEY}']}}, "
+        "b: {role: PLANNER, party: x}}\nactions:",
+        6, "principals.a.party", "a control is independent of both",
+    ),
+    ("actions:", "signatures: NONE\nactions:", 6, "signatures", "'NONE' is not allowed"),
     (
         "actions:", "principals: {ann: {role: PLANNER}}\nlimits: {x: {of: PRINCIPAL, only: bob, debt: 1}}\nactions:", 7,
         "limits.x.only", "no principal is called 'bob'",
@@ -457,3 +508,40 @@ def test_objectives_come_back_from_canonical_json_and_an_older_catalogue_has_non
     assert (one.name, one.within_ms, one.window_ms, one.share, one.obligation) == ("o", 60_000, 604_800_000, 0.99, None)
     older = {key: value for key, value in json.loads(catalogue.source).items() if key != "objectives"}
     assert catalogue_from_json(json.dumps(older).encode()).objectives == {}
+
+
+_PAY = """
+version: "1"
+downstreams: {bank: {capabilities: [IDEMPOTENT_KEY]}}
+actions:
+  pay: {downstream: bank, effect: IRREVERSIBLE, kind: PIVOT, MORE}
+TOP
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "top", "said"),
+    [
+        ("approval: ANY", "approval_floor: {PIVOT: MAKER_CHECKER}", "ANY is weaker than MAKER_CHECKER"),
+        ("approval: N_OF_M, approvals_needed: 2", "approval_floor: {IRREVERSIBLE: N_OF_M, PIVOT: ANY}",
+         "ANY is weaker than N_OF_M"),
+        ("approval: ANY", "approval_floor: {IRREVERSIBLE: N_OF_M}", "ANY is weaker than N_OF_M"),
+        ("approval: MAKER_CHECKER", "approval_floor: {REVERSIBLE: ANY, PIVOT: MAKER_CHECKER}", ""),
+        ("approval: CONTROL", "approval_floor: {PIVOT: MAKER_CHECKER}", "CONTROL needs a principal"),
+        ("approvers: [ann]", "", "nobody is asked"),
+        ("approval: N_OF_M, approvals_needed: 2, approvers: [ann]", "", "needs 2 parties, and 1"),
+        ("approval: N_OF_M, approvals_needed: 2, approvers: [ann, bob]", "", ""),
+        ("approval: N_OF_M, approvals_needed: 2", "", ""),
+        ("approval: ANY, approvers: [bob]", f"principals: {{ann: {{role: APPROVER, keys: ['{_KEY}']}}}}",
+         "declares no APPROVER called 'bob'"),
+        ("approval: N_OF_M, approvals_needed: 2", f"principals: {{ann: {{role: APPROVER, keys: ['{_KEY}']}}}}",
+         "needs 2 parties, and 1"),
+    ],
+)  # fmt: skip
+def test_the_harder_to_undo_the_stronger_the_yes_and_somebody_can_give_it(more: str, top: str, said: str) -> None:
+    text = _PAY.replace("MORE", more).replace("TOP", top)
+    if not said:
+        catalogue_from_text(text)
+        return
+    with pytest.raises(CatalogueError, match=said):
+        catalogue_from_text(text)

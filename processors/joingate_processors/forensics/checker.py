@@ -31,7 +31,7 @@ _SPEAKERS: dict[str, frozenset[str]] = {
     "outcomes": frozenset({"Prepared", "Commit", "Abort", "InDoubt"}),
     "approvals": frozenset({"Approve", "Decline"}),
     "observations": frozenset({"Observe", "RetireOwner", "AssignOwner"}),
-    "overrides": frozenset({"Override", "RequestReconciliation"}),
+    "overrides": frozenset({"Override", "RequestReconciliation", "RegisterKey", "RevokeKey"}),
     "resource-verdicts": frozenset({"ResourceGranted", "ResourceDenied", "ResourceExpired"}),
     "gate": frozenset({"TimerFired", "CatalogueChanged", "ClaimQuarantined", "ClaimHeld"}),
 }  # fmt: skip

@@ -13,6 +13,7 @@ from joingate_processors.arbiter.memory import MemoryArbiter
 from joingate_processors.arbiter.outgoing import Answer
 from joingate_processors.forensics.directory import Directory
 from joingate_processors.gate.intake import Intake, claim_of, quarantine_claim, quarantined
+from joingate_processors.gate.vouching import vouched
 from joingate_processors.law.arrival import Arrival, FollowUp
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
 from joingate_processors.law.memory import MemoryState
@@ -258,7 +259,8 @@ class Simulator:
 
     def _decide(self, arrival: Arrival) -> None:
         """Decide one claim, then whatever that sets free, each as its own ledger record."""
-        decision = judge(self.state, arrival, self.catalogue, self.epoch)
+        heard = vouched(self.state, self.catalogue, arrival, self.codec.decode)
+        decision = judge(self.state, heard, self.catalogue, self.epoch)
         raw = self.codec.encode(decision)
         fold(self.state, decision, hashlib.sha256(raw).digest())
         self.ledger.append(raw)

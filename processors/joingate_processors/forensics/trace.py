@@ -20,7 +20,7 @@ from joingate_processors.forensics.shapes import (
     read_fields,
     record_fields,
 )  # fmt: skip
-from joingate_schemas.claims import CLAIM_TYPES, EdgeKind
+from joingate_schemas.claims import CLAIM_TYPES, EVERYWHERE, EdgeKind
 from joingate_schemas.decisions import ClaimTopic, Verdict
 from joingate_schemas.facts import FACT_TYPES
 from joingate_schemas.reasons import REASONS
@@ -54,7 +54,6 @@ _KINDS = ("type", "raw", "restart", "expect")
 _EXPECTED = ("verdict", "reason", "type", "facts", "detail", "subject_id", "status", "state")
 _DEPTH_MAX = 50
 _TOO_DEEP = "its values are nested too deeply to be read"
-_NO_KEY = ("RetireOwner",)  # written to every partition, so that no intent is its key
 
 
 class TraceError(ValueError):
@@ -283,7 +282,7 @@ def _claim(line: int, clock: Clock, rest: Json) -> ClaimLine:
         raise FieldFault("type", f"{claim_type!r} is no claim{near_miss(str(claim_type), CLAIM_TYPES)}")
     names, fills = _names(claim_type, rest)
     written = {key: value for key, value in rest.items() if key not in ("as", "type", *NAMES)}
-    if claim_type in _NO_KEY:
+    if claim_type in EVERYWHERE:
         written.setdefault("intent_id", "")
     for key in written:
         _hint_at_names(claim_type, key)

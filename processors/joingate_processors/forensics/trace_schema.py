@@ -11,7 +11,7 @@ from joingate_processors.forensics.shapes import (
     record_fields,
 )  # fmt: skip
 from joingate_processors.forensics.trace import EDGE_WORDS, NAMES, STATE_PARTS, TOPIC_OF, stands_for
-from joingate_schemas.claims import CLAIM_TYPES
+from joingate_schemas.claims import CLAIM_TYPES, EVERYWHERE
 from joingate_schemas.decisions import Verdict
 from joingate_schemas.facts import FACT_TYPES
 from joingate_schemas.reasons import REASONS
@@ -71,7 +71,7 @@ def _claim(name: str, defs: dict[str, Json]) -> Json:
     fields = record_fields(name)
     filled = frozenset[str]().union(*allowed.values()) | {"claim_id"}
     required = [key for key, field in fields.items() if "default" not in field and key not in filled]
-    if name == "RetireOwner":
+    if name in EVERYWHERE:
         required.remove("intent_id")
     properties: Json = {
         "as": {"enum": list(TOPIC_OF), "description": "Who speaks; it decides the topic."},

@@ -19,6 +19,7 @@ from joingate_processors.gate.intake import (
     scope_of,
 )
 from joingate_processors.gate.transactions import OnDelivery, Writer
+from joingate_processors.gate.vouching import vouched
 from joingate_processors.law.arrival import Arrival, Due, FollowUp
 from joingate_processors.law.judge import fold, follow_ups, judge, timer_arrival
 from joingate_processors.law.outgoing import Outgoing, outgoing
@@ -212,6 +213,8 @@ class Docket:
         """Decide one claim, and then whatever it lets be decided."""
         state = self._state
         try:
+            if arrival.claim.signature is not None:
+                arrival = vouched(state, self._catalogue, arrival, self._codec.decode)
             decision = self._judge(state, arrival, self._catalogue, self._epoch)
             raw = self._encode(decision)
         except RegistryUnavailable:

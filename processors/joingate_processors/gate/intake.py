@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from joingate_processors.law.arrival import Arrival
-from joingate_schemas.claims import CLAIM_TYPES, AnyClaim, Claim, ClaimQuarantined, Override, RetireOwner
+from joingate_schemas.claims import CLAIM_TYPES, EVERYWHERE, AnyClaim, Claim, ClaimQuarantined, Override
 from joingate_schemas.codec import AnyRecord, Undecodable
 from joingate_schemas.decisions import ClaimTopic, Quarantined
 from joingate_schemas.record import changed
@@ -90,7 +90,7 @@ class Intake:
         """What is wrong with the key of a readable record, if anything; a good one is remembered."""
         if not isinstance(claim, Claim):
             return self._unfit(key, "UNREADABLE", f"a {type(claim).__name__} is no claim")
-        if isinstance(claim, RetireOwner):
+        if type(claim).__name__ in EVERYWHERE:
             return None  # It is written to every partition, so its key decides nothing.
         if not key:
             return Unfit("MISSING_KEY", f"the {type(claim).__name__} {claim.claim_id} has no key", None)

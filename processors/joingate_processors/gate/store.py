@@ -49,8 +49,10 @@ from joingate_processors.law.state import (
     Orphan,
     Owner,
     PlanRow,
+    PrincipalKey,
     Quarantine,
     Seen,
+    StandingApproval,
     Step,
     Table,
 )
@@ -148,6 +150,8 @@ class RocksState:
         self.orphans: Table[Orphan] = RocksTable("orphans", db)
         self.catalogues: Table[str] = RocksTable("catalogues", db)
         self.protocols: Table[str] = RocksTable("protocols", db)
+        self.keys: Table[PrincipalKey] = RocksTable("keys", db)
+        self.approvals: Table[StandingApproval] = RocksTable("approvals", db)
         self.open_operations: Index = RocksIndex("open_operations", db)
         self.unclaimed_operations: Index = RocksIndex("unclaimed_operations", db)
         self.open_commitments: Index = RocksIndex("open_commitments", db)

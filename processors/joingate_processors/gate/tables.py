@@ -25,7 +25,7 @@ TABLE_TAGS: Final[dict[str, bytes]] = {
     "header": b"h", "intents": b"i", "plans": b"p", "steps": b"s", "operations": b"o", "commitments": b"c",
     "custodies": b"k", "owners": b"w", "conditions": b"e", "goals": b"a", "debts": b"b",
     "seen": b"d", "quarantines": b"q", "holds": b"l", "orphans": b"n", "catalogues": b"g",
-    "protocols": b"v",
+    "protocols": b"v", "keys": b"y", "approvals": b"r",
 }  # fmt: skip
 INDEX_TAGS: Final[dict[str, bytes]] = {
     "open_operations": b"O", "unclaimed_operations": b"U", "open_commitments": b"C", "owned_commitments": b"W",

@@ -8,11 +8,24 @@ from joingate_schemas.decisions import ClaimTopic, Verdict
 from joingate_schemas.facts import AnyFact
 
 
+class Signed(NamedTuple):
+    """What a claim's signature proves, found out before the law hears the claim.
+
+    It is by the key `key_id` of the principal `holder`; or it proves nothing, for `problem`, the name of a reason.
+    """
+
+    key_id: str
+    holder: str
+    problem: str = ""
+    detail: str = ""
+
+
 @dataclass(slots=True)
 class Arrival:
     """One claim as it reached the gate: decoded, with its bytes, its topic's short name, and when it was appended.
 
     `topic` "gate" marks the gate's own claims; their offset is -1. `appended_at` is the broker's append time (ms).
+    `signed` is None where the claim has no signature, or nobody's is looked at.
     """
 
     claim: AnyClaim
@@ -20,6 +33,7 @@ class Arrival:
     topic: ClaimTopic
     offset: int
     appended_at: int
+    signed: Signed | None = None
 
 
 class Ruling(NamedTuple):

@@ -4,7 +4,7 @@ from typing import NoReturn, assert_never
 
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.protocols import catalogue_of
-from joingate_processors.law.state import Intent, Operation, PlanRow, State, Step, plan_key, step_key
+from joingate_processors.law.state import Intent, Operation, PlanRow, StandingApproval, State, Step, plan_key, step_key
 from joingate_schemas.catalogue import Action, Capability, Catalogue, Downstream
 from joingate_schemas.claims import Proof, Role
 from joingate_schemas.ids import operation_id
@@ -30,7 +30,7 @@ def approvals_needed(action: Action) -> int:
     match action.approval:
         case "NONE":
             return 0
-        case "ANY" | "MAKER_CHECKER":
+        case "ANY" | "CONTROL" | "MAKER_CHECKER":
             return 1
         case "N_OF_M":
             return action.approvals_needed
@@ -41,10 +41,11 @@ def approvals_needed(action: Action) -> int:
 class Case:
     """One claim's hearing: reads only. `now` is the decision's time (ms), `role` that of the claim's topic.
 
-    `appended_at` (ms) is when the claim reached the log, which lies before `now` where it had to wait.
+    `appended_at` (ms) is when the claim reached the log, which lies before `now` where it had to wait. `verified` is
+    the id of the key that has shown who speaks; empty where none has.
     """
 
-    __slots__ = ("appended_at", "catalogue", "now", "role", "state")
+    __slots__ = ("appended_at", "catalogue", "now", "role", "state", "verified")
 
     def __init__(
         self, state: State, catalogue: Catalogue, now: int, role: Role, appended_at: int | None = None
@@ -54,6 +55,7 @@ class Case:
         self.now = now
         self.appended_at = now if appended_at is None else appended_at
         self.role = role
+        self.verified = ""
 
     def open_intent(self, intent_id: str, version: int) -> Intent:
         """The intent, if it exists, is not closed, and `version` (0: any) is the current one; else refused."""
@@ -153,10 +155,29 @@ class Case:
         downstreams = [one.downstreams.get(operation.downstream) for one in known]
         return needed is None or all(one is not None and needed in one.capabilities for one in downstreams)
 
-    def approved_by(self, operation: Operation) -> set[str]:
-        """Whose approval of the operation holds now."""
-        expiries = operation.approval_expiries
-        return {name for name in operation.approvals if name not in expiries or expiries[name] > self.now}
+    def approved_by(self, row: Operation | StandingApproval) -> set[str]:
+        """Whose approval holds now: it has not expired, and the key that signed it was not revoked from before then."""
+        expiries, signed = row.approval_expiries, row.approval_keys
+        return {
+            name for name in row.approvals
+            if (name not in expiries or expiries[name] > self.now)
+            and (name not in signed or self._was_trusted(signed[name]))
+        }  # fmt: skip
+
+    def _was_trusted(self, signed: str) -> bool:
+        """Whether the key is not known by now to have been in wrong hands when it signed; `signed` is `key@ms`."""
+        key_id, _, given_at = signed.partition("@")
+        key = self.state.keys.get(key_id)
+        return key is None or not key.revoked or key.ends_at is None or int(given_at) < key.ends_at
+
+    def party_of(self, principal: str) -> str:
+        """Who stands behind a principal: those of one party are one maker, or one checker."""
+        known = self.catalogue.principals.get(principal)
+        return principal if known is None or not known.party else known.party
+
+    def parties(self, principals: set[str]) -> int:
+        """How many parties stand behind them."""
+        return len({self.party_of(one) for one in principals})
 
     def key_known_until(self, operation: Operation) -> int | None:
         """Until when the downstream knows the key (ms): 0 if it has no keys, None if it never forgets.
@@ -212,8 +233,11 @@ class Case:
     def may_not_act(self, operation: Operation) -> str:
         """Empty if it may be allowed to act now, as far as its ground and its approvals go, else the reason's name."""
         stale = self.staleness(operation)
-        if stale or not operation.approval_expiries:
+        if stale or not (operation.approval_expiries or operation.approval_keys):
             return stale
-        action = self.action_of(operation)
-        enough = action is None or len(self.approved_by(operation)) >= approvals_needed(action)
+        action, holding = self.action_of(operation), self.approved_by(operation)
+        enough = (
+            action is None or len(holding) == len(operation.approvals)
+            or self.parties(holding) >= approvals_needed(action)
+        )  # fmt: skip
         return "" if enough else "APPROVAL_STALE"

@@ -2,7 +2,14 @@
 
 from typing import assert_never
 
-from joingate_processors.law import evolve_debt, evolve_draws, evolve_goals, evolve_owners
+from joingate_processors.law import (
+    evolve_approvals,
+    evolve_debt,
+    evolve_draws,
+    evolve_goals,
+    evolve_keys,
+    evolve_owners,
+)
 from joingate_processors.law.digests import digest_of
 from joingate_processors.law.evolve_life import condition_observed, decided, latest_news, lived
 from joingate_processors.law.evolve_resources import resource_changed
@@ -70,7 +77,9 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
         case f.ResourceChanged():
             resource_changed(state, fact)
         case f.ApprovalRecorded():
-            _approval(state, fact)
+            evolve_approvals.recorded(state, fact)
+        case f.PlanApproved():
+            evolve_approvals.plan_approved(state, fact)
         case f.CommitmentProposed():
             _commitment_proposed(state, fact, at)
         case f.CommitmentDrawn() | f.CommitmentMigrated():
@@ -118,6 +127,10 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             decided(state, fact)
         case f.EffectRecorded():
             _effect(state, fact)
+        case f.KeyRegistered():
+            evolve_keys.registered(state, fact)
+        case f.KeyEnded():
+            evolve_keys.ended(state, fact)
         case f.ClockSkewed():
             pass  # on the record for people and projections; no rule reads them
         case _:
@@ -270,7 +283,7 @@ def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
             "doubted_attempt": 0,
             # What the gate itself opened (a release, a compensation) is taken up by what it serves.
             "claimed": not fact.plan_id, "observed": False, "news": {}, "approvals": [],
-            "approval_expiries": {}, "needs": {}, "asked": "", "held": [], "draws": {},
+            "approval_expiries": {}, "approval_keys": {}, "needs": {}, "asked": "", "held": [], "draws": {},
         },
     )  # fmt: skip
     _put_operation(state, None, row)  # a generation is opened once: there is no row before it to look for
@@ -369,16 +382,6 @@ def _operation_doubted(state: State, fact: f.OperationInDoubt, at: int) -> None:
         doubted_attempt=operation.attempt, observed=False, timer=fact.timer, deadline_at=fact.deadline_at,
     )  # fmt: skip
     _put_operation(state, operation, after)
-
-
-def _approval(state: State, fact: f.ApprovalRecorded) -> None:
-    operation = state.operations.get(fact.operation_id)
-    if operation is not None and fact.granted:
-        approvals = [name for name in operation.approvals if name != fact.principal] + [fact.principal]
-        expiries = {name: at for name, at in operation.approval_expiries.items() if name != fact.principal}
-        if fact.expires_at is not None:
-            expiries[fact.principal] = fact.expires_at
-        state.operations.put(fact.operation_id, changed(operation, approvals=approvals, approval_expiries=expiries))
 
 
 def _commitment_proposed(state: State, fact: f.CommitmentProposed, at: int) -> None:

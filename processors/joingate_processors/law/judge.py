@@ -13,11 +13,14 @@ from joingate_processors.law import (
     commitment_claims,
     custody,
     intents,
+    keys,
     observations,
     outcomes,
     overrides,
     owners,
+    plan_approvals,
     plans,
+    principals,
     promises,
     repeats,
     resources,
@@ -35,14 +38,12 @@ from joingate_processors.law.state import (
     PlanRow,
     Seen,
     State,
-    Step,
     seen_key,
-    step_key,
 )
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Catalogue
-from joingate_schemas.claims import CLAIM_TYPES, ROLE_TYPES, Role
+from joingate_schemas.claims import CLAIM_TYPES, EVERYWHERE, ROLE_TYPES, Role
 from joingate_schemas.decisions import ClaimTopic, Decision
 from joingate_schemas.facts import AnyFact
 from joingate_schemas.ids import derived_id
@@ -65,14 +66,18 @@ _IDS: dict[str, tuple[str, ...]] = {
     "Plan": ("plan_id",), "Dispatch": ("plan_id", "step_id"), "Succeed": ("plan_id", "step_id"),
     "Transfer": ("target_owner",), "AcceptTransfer": ("owner_id",), "AssignOwner": ("owner_id",),
     "RetireOwner": ("owner_id",), "Promise": ("owner_id", "counterparty", "business_key"), "Prepared": ("worker",),
+    "RegisterKey": ("holder", "replaces_key"), "RevokeKey": ("holder", "key_id"),
 }  # fmt: skip
 _RESTS_ON_UNKNOWN = frozenset(
     "UNKNOWN_INTENT UNKNOWN_VERSION NOT_PLANNED NOT_DISPATCHED NOT_COMMITTED NOT_VERIFIED UNKNOWN_COMMITMENT "
     "UNKNOWN_OPERATION DEPENDENCY_UNMET PIVOT_NOT_LAST MISSING_JOIN OPEN_OPERATIONS OPEN_COMMITMENTS "
-    "GOALS_NOT_SEEN".split()
+    "GOALS_NOT_SEEN UNKNOWN_KEY".split()
 )
 # Refused before their claim id counted: else a stranger could use up the id of somebody's honest claim.
-_BEFORE_IDENTITY = frozenset({"MALFORMED", "WRONG_ROLE", "UNKNOWN_PRINCIPAL"})
+_BEFORE_IDENTITY = frozenset(
+    "MALFORMED WRONG_ROLE UNKNOWN_PRINCIPAL UNSIGNED BAD_SIGNATURE UNKNOWN_KEY KEY_REVOKED "
+    "KEY_REPLACED OVER_LIMIT".split()
+)
 _NO_HEADER = Header()
 
 
@@ -173,8 +178,8 @@ def _ruled(case: Case, arrival: Arrival, claim_type: str, said: bytes) -> Ruling
         _check_shape(claim, claim_type)
         if type(claim) not in _ALLOWED.get(arrival.topic, frozenset()):
             refuse("WRONG_ROLE", f"{claim_type} may not arrive on {arrival.topic}", claim.claim_id)
-        if case.catalogue.principals:
-            _check_principal(case, claim)
+        if case.catalogue.principals and case.role != "GATE":  # the arbiter is the gate's own kin
+            principals.check(case, arrival)
         seen = case.state.seen.get(seen_key(claim.intent_id, claim.claim_id))
         if seen is not None:
             return repeats.repeated(case.state, claim, claim_type, said, seen)
@@ -184,7 +189,7 @@ def _ruled(case: Case, arrival: Arrival, claim_type: str, said: bytes) -> Ruling
 def _check_shape(claim: c.AnyClaim, claim_type: str) -> None:
     if not claim.claim_id:
         refuse("MALFORMED", "claim_id is empty")
-    if not claim.intent_id and claim_type != "RetireOwner":
+    if not claim.intent_id and claim_type not in EVERYWHERE:
         refuse("MALFORMED", "intent_id is empty")
     if not (claim.intent_id.isprintable() and claim.claim_id.isprintable()):
         refuse("MALFORMED", "an id holds control characters")
@@ -193,34 +198,6 @@ def _check_shape(claim: c.AnyClaim, claim_type: str) -> None:
     for name in _IDS.get(claim_type, ()):
         if not claim.__dict__[name].isprintable() or len(claim.__dict__[name]) > ID_LENGTH_MAX:
             refuse("MALFORMED", f"{name} holds control characters or is longer than {ID_LENGTH_MAX}")
-
-
-def _check_principal(case: Case, claim: c.AnyClaim) -> None:
-    known = case.catalogue.principals.get(claim.principal)
-    if known is None or known.role != case.role:
-        refuse("UNKNOWN_PRINCIPAL", f"'{claim.principal}' may not speak as {case.role.lower()}", claim.claim_id)
-    if known.tenant and not claim.intent_id.startswith(f"{known.tenant}/"):
-        refuse("UNKNOWN_PRINCIPAL", f"'{claim.principal}' belongs to tenant {known.tenant}", claim.claim_id)
-    if known.actions:
-        action = _action_meant(case, claim)
-        if action is not None and action not in known.actions:
-            refuse("UNKNOWN_PRINCIPAL", f"'{claim.principal}' may not speak of {action}", claim.claim_id)
-
-
-def _action_meant(case: Case, claim: c.AnyClaim) -> str | None:
-    """The action that the claim starts, reports or approves; None where it is about none, or about nothing known.
-
-    A Commit is not asked here: what was done is kept, whoever did it (law 3), so `outcomes` refuses it itself.
-    """
-    row: Step | Operation | None
-    match claim:
-        case c.Dispatch():
-            row = case.state.steps.get(step_key(claim.intent_id, claim.plan_id, claim.step_id))
-        case c.Prepared() | c.Abort() | c.InDoubt() | c.Approve() | c.Decline():
-            row = case.state.operations.get(claim.operation_id or "")
-        case _:
-            row = None
-    return None if row is None else row.action
 
 
 def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
@@ -256,11 +233,19 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
         case c.RequestReconciliation():
             return _request_reconciliation(case, claim)
         case c.Approve():
+            if claim.operation_id is None and claim.plan_id is not None:
+                return plan_approvals.approve_plan(case, claim, claim.plan_id)
             return approvals.approve(case, claim)
         case c.Decline():
+            if claim.operation_id is None and claim.plan_id is not None:
+                return plan_approvals.decline_plan(case, claim, claim.plan_id)
             return approvals.decline(case, claim)
         case c.Override():
             return overrides.override(case, claim)
+        case c.RegisterKey():
+            return keys.register(case, claim)
+        case c.RevokeKey():
+            return keys.revoke(case, claim)
         case c.ResourceGranted():
             return resources.granted(case, claim)
         case c.ResourceDenied():

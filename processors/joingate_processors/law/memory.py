@@ -26,8 +26,10 @@ from joingate_processors.law.state import (
     Orphan,
     Owner,
     PlanRow,
+    PrincipalKey,
     Quarantine,
     Seen,
+    StandingApproval,
     Step,
     Table,
 )
@@ -162,6 +164,8 @@ class MemoryState:
         self.orphans: Table[Orphan] = MemoryTable()
         self.catalogues: Table[str] = MemoryTable()
         self.protocols: Table[str] = MemoryTable()
+        self.keys: Table[PrincipalKey] = MemoryTable()
+        self.approvals: Table[StandingApproval] = MemoryTable()
         self.open_operations: Index = MemoryIndex()
         self.unclaimed_operations: Index = MemoryIndex()
         self.open_commitments: Index = MemoryIndex()

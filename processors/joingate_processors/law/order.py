@@ -8,6 +8,7 @@ from joingate_processors.law.case import Case
 from joingate_processors.law.deadlines import expired
 from joingate_processors.law.opening import ready, waiting_for_resources
 from joingate_processors.law.state import Commitment, Operation, PlanRow, Step, plan_key, step_key
+from joingate_processors.law.undoing import undo_unmet
 from joingate_schemas import facts as f
 from joingate_schemas.catalogue import Action
 
@@ -83,6 +84,8 @@ def unmet(case: Case, plan: PlanRow, step: Step) -> Unmet | None:
 
 def still_unmet(case: Case, operation: Operation) -> Unmet | None:
     """The same of an operation that is about to act. Looks nothing up where its step waits for no other."""
+    if operation.compensates is not None:
+        return undo_unmet(case, operation)
     if not operation.ordered:
         return None
     intent_id, plan_id = operation.intent_id, operation.plan_id
@@ -104,7 +107,8 @@ def lacking(operation: Operation) -> list[str]:
 def act(case: Case, action: Action, operation: Operation) -> tuple[f.OperationStatus, f.Timer, int]:
     """Where an operation that has all it needs goes: on, or while it would act out of order, it stays a while."""
     status, timer, deadline = ready(case, action, operation.phases)
-    if status == "SUBMITTED" and still_unmet(case, operation) is not None:
+    undoes = operation.compensates is not None
+    if (status == "SUBMITTED" or undoes) and still_unmet(case, operation) is not None:
         return "STAGED", "HOLD", case.now + max(action.silence_ms, 1)
     return status, timer, deadline
 

@@ -1,6 +1,6 @@
 """What an executor may say of an operation, and the endings that observers and operators share with it."""
 
-from joingate_processors.law import commitments, conditions, custody, leases, order, reliance, sparing, waiting
+from joingate_processors.law import commitments, conditions, custody, leases, order, reliance, sparing, undoing, waiting
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import REMINDER_MS, raise_orphan
@@ -9,6 +9,7 @@ from joingate_processors.law.state import Operation, plan_key, step_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact
+from joingate_schemas.record import changed
 
 _ACTED_UNASKED = frozenset({"NO_PERMIT", "WRONG_EXECUTOR"})
 """Causes of doubt that say that somebody acted whom nothing had allowed to."""
@@ -459,12 +460,20 @@ def _undo(
     commitment = case.state.commitments.get(operation.commitment_id or "")
     if commitment is None:
         undo = discharging(case, undone_by, operation, operation.operation_id, None, operation.operation_id)
-        return (undo.operation_id, [undo]) if undo is not None else (None, [])
+        return (undo.operation_id, [_in_turn(case, operation, undo)]) if undo is not None else (None, [])
     if commitment.status in TERMINAL_COMMITMENT or custody.out_of_hand(case, commitment):
         return None, []
     facts = commitments.start_release(case, commitment, reason, evidence)
     started = next((fact.operation_id for fact in facts if isinstance(fact, f.OperationOpened)), None)
     return started or commitment.serving_operation, facts
+
+
+def _in_turn(case: Case, operation: Operation, undo: f.OperationOpened) -> f.OperationOpened:
+    """The compensation as it opens: STAGED while what was done later is yet to be undone, and looked at again."""
+    action = case.catalogue.actions.get(undo.action)
+    if action is None or undo.status == "STAGED" or undoing.unmet_for(case, operation) is None:
+        return undo
+    return changed(undo, status="STAGED", timer="HOLD", deadline_at=case.now + max(action.silence_ms, 1))
 
 
 def _may_undo_now(case: Case, operation: Operation, undone_by: str) -> bool:

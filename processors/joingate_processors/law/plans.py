@@ -117,7 +117,26 @@ def _details(case: Case, claim: c.Plan) -> list[f.StepDetail]:
             refuse("DUPLICATE_SLOT", f"steps {twin} and {step_id} are both {detail['action']} of "
                    f"'{detail['business_key']}'", claim.plan_id)  # fmt: skip
         details.append(detail)
-    return details
+    return _pivots_last(case, details) if any(one["pivot"] for one in details) else details
+
+
+def _pivots_last(case: Case, details: list[f.StepDetail]) -> list[f.StepDetail]:
+    """The steps with the pivots behind all that can be undone or repeated, wherever they were listed.
+
+    Behind a pivot stays what requires it, and what only looks.
+    """
+    first: list[f.StepDetail] = []
+    last: list[f.StepDetail] = []
+    behind: set[str] = set()
+    for one in details:
+        looks = bool(last) and case.catalogue.actions[one["action"]].effect == "OBSERVE"
+        requires = any(edge["kind"] == "REQUIRES" and edge["step_id"] in behind for edge in one["edges"])
+        if one["pivot"] or looks or requires:
+            last.append(one)
+            behind.add(one["step_id"])
+        else:
+            first.append(one)
+    return [{**one, "ordinal": ordinal} for ordinal, one in enumerate([*first, *last])]
 
 
 def _detail(case: Case, claim: c.Plan, step: c.PlanStep, ordinal: int) -> f.StepDetail:

@@ -147,6 +147,7 @@ class Operation:
     cost: float
     approvals: list[str]
     approval_expiries: dict[str, int]  # approver -> until when the approval holds, where it does not hold for ever
+    approval_keys: dict[str, str]  # approver -> the key that signed it and when (ms), as `key@ms`
     needs: dict[str, int]  # the resources that it needs, and how much of each
     asked: str  # the one that it asked the arbiter for and has no word about yet; empty where there is none
     held: list[str]  # those that were granted; kept when given back, for what became of it is still asked about
@@ -315,6 +316,29 @@ class Orphan:
     since: int
 
 
+@record
+class PrincipalKey:
+    """A key that was registered or ended by a claim; one that only the catalogue declares has no row."""
+
+    key_id: str
+    holder: str
+    public_key: str  # hex; empty where only its end is known
+    ends_at: int | None  # from when on (ms) it speaks for nobody
+    revoked: bool  # else another key took its place then
+
+
+@record
+class StandingApproval:
+    """Approvals of a step's content that no operation has used yet: those of a plan whose step is not dispatched."""
+
+    slot_id: str
+    intent_id: str
+    content_digest: str
+    approvals: list[str]
+    approval_expiries: dict[str, int]
+    approval_keys: dict[str, str]
+
+
 Row = TypeVar("Row")
 
 
@@ -368,6 +392,8 @@ class State(Protocol):
     orphans: Table[Orphan]  # key: orphan id
     catalogues: Table[str]  # key: digest; the catalogue's canonical JSON
     protocols: Table[str]  # key: protocol_key; what the latest catalogue with that version said of the type, as JSON
+    keys: Table[PrincipalKey]  # key: key id
+    approvals: Table[StandingApproval]  # key: the operation id of the slot's first generation
 
     open_operations: Index  # owner: intent id; members: operation ids that are open
     unclaimed_operations: Index  # owner: intent id; members: settled operations that nobody took up
@@ -395,6 +421,8 @@ TABLES: dict[str, type] = {
     "orphans": Orphan,
     "catalogues": str,
     "protocols": str,
+    "keys": PrincipalKey,
+    "approvals": StandingApproval,
 }
 """Every table of `State` with the class of its rows."""
 

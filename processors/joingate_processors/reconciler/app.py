@@ -30,6 +30,7 @@ from joingate_processors.reconciler.status import Board
 from joingate_schemas.claims import Observe
 from joingate_schemas.codec import Codec, Undecodable
 from joingate_schemas.decisions import InDoubtRequest
+from joingate_schemas.signing import Signer
 from joingate_schemas.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class Reconciler:
         topics = Topics(settings.prefix)
         self.app = _app(settings, partitions)
         self._codec = Codec(registry_url=settings.registry_url) if settings.registry_url else Codec()
+        self._signer = None if settings.key_file is None else Signer.from_file(settings.key_file)
         self._board = board
         self._requests = self.app.topic(topics.in_doubt, **RAW)
         self._claims = self.app.topic(topics.observations, **RAW)
@@ -158,7 +160,8 @@ class Reconciler:
         )  # fmt: skip
 
     async def _send(self, claim: Observe) -> None:
-        await _sent(self._claims, claim.intent_id.encode(), self._codec.encode(claim))
+        said = claim if self._signer is None else self._signer.sign(claim)
+        await _sent(self._claims, claim.intent_id.encode(), self._codec.encode(said))
 
     async def _deliver(self, row: Row, answered: Answered) -> None:
         # To the partition that the request came on, where the row is.

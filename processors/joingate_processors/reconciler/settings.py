@@ -16,7 +16,8 @@ class ReconcilerSettings:
     registry, if one is used. `client`: further settings of librdkafka, of which Faust's own client follows those that
     secure the connection (see security.py). `ask_timeout_s` bounds one question, `asks_at_once` those to one
     downstream, `stop_deadline_s` an orderly end. `replication_factor` is that of the topics which the
-    reconciler makes for itself (-1: the broker's default).
+    reconciler makes for itself (-1: the broker's default). `key_file`: the private key by which it signs what it
+    observes, where the deployment asks that of observers.
     """
 
     bootstrap_servers: str
@@ -25,6 +26,7 @@ class ReconcilerSettings:
     prefix: str = "joingate."
     downstreams: Mapping[str, str] = field(default_factory=dict)
     registry_url: str | None = None
+    key_file: Path | None = None
     policy: Policy = field(default_factory=Policy)
     ask_timeout_s: float = 5.0
     asks_at_once: int = 4

@@ -83,6 +83,7 @@ _ALL = (
     ),
     Table("observations", ("subject_id", "intent_id", "source")),
     Table("owners", ("owner_id", "status"), ("status",)),
+    Table("keys", ("key_id", "holder", "status"), ("status",)),
     Table("catalogues", ("digest",)),
     Table("lineage", ("above", "below"), hidden=True),
     Table("pending", ("order",), hidden=True),

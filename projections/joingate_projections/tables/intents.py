@@ -5,11 +5,12 @@ leads from a slot to its latest operation and to the step of the latest adopted 
 operation to the steps of other plans that show it. Those are bounded, and so is the cost of a change of an operation.
 """
 
-from joingate_projections.tables import KEPT_MAX, NOTHING_OUTSIDE, At, Row, Rows, goals, joined, lineage, shown
+from joingate_projections.tables import KEPT_MAX, NOTHING_OUTSIDE, At, Row, Rows, goals, joined, kept, lineage, shown
 from joingate_schemas.facts import (
     IntentCancelled,
     IntentClosed,
     IntentDeclared,
+    PlanApproved,
     PlanEnded,
     PlanProgress,
     PlanRecorded,
@@ -104,6 +105,7 @@ def plan_recorded(rows: Rows, fact: PlanRecorded, at: At) -> None:
         "content_digest": fact.content_digest,
         "commitments": fact.commitments,
         "burden": fact.burden,
+        "approvals": [] if old is None else old["approvals"],
         "steps": len(steps),
         "steps_dispatched": sum(step["status"] != "PLANNED" for step in steps),
         "steps_joined": sum(step["joined"] for step in steps),
@@ -174,6 +176,22 @@ def _follow(rows: Rows, operation_id: str, step_key: str, at: At) -> None:
                 rows, {**step, "status": status, "operation_status": None, "operation_shown": None, **at.touched()}
             )
     rows.put("followers", operation_id, {"steps": steps[-KEPT_MAX:]})
+
+
+def plan_approved(rows: Rows, fact: PlanApproved, at: At) -> None:
+    """An approver's yes or no to the whole plan."""
+    plan = rows.get("plans", joined(fact.intent_id, fact.plan_id))
+    if plan is None:
+        return
+    said = {
+        "principal": fact.principal,
+        "digest": fact.digest,
+        "granted": fact.granted,
+        "expires_at": fact.expires_at,
+        "steps_ahead": len(fact.contents),
+        "at": at.time,
+    }
+    put_plan(rows, {**plan, "approvals": kept(plan["approvals"], said), **at.touched()}, at)
 
 
 def plan_ended(rows: Rows, fact: PlanEnded, at: At) -> None:
