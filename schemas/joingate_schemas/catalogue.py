@@ -232,7 +232,8 @@ class Catalogue:
     An empty `principals` means that any principal may speak in the role of the topic that its claim arrives on. An
     empty `owners` means that every kind of owner but `worker` is durable, and none external.
     `plan_progress_ms` is how long an adopted plan may go without progress before it is reported; `resource_wait_ms`
-    how long an operation waits for the arbiter's word before it is withdrawn.
+    how long an operation waits for the arbiter's word before it is withdrawn. `retention_ms` is how long what has ended
+    is kept before it is archived; null: for ever.
     """
 
     version: str
@@ -251,3 +252,4 @@ class Catalogue:
     max_skew_ms: int = 300_000
     resource_wait_ms: int = 60_000
     silent_attempts_max: int = 3
+    retention_ms: int | None = None

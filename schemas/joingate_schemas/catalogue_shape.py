@@ -205,6 +205,7 @@ class TopShape(Shape):
     max_skew: PositiveDuration = 300_000
     resource_wait: PositiveDuration = 60_000
     silent_attempts_max: Count = 3
+    retention: PositiveDuration | None = None
 
 
 SECTIONS: dict[str, type[Shape]] = {
@@ -239,6 +240,7 @@ IN_MS: dict[type[Shape], dict[str, str]] = {
     LimitShape: {"age": "age_ms"},
     TopShape: {
         "plan_progress": "plan_progress_ms", "max_skew": "max_skew_ms", "resource_wait": "resource_wait_ms",
+        "retention": "retention_ms",
     },
 }  # fmt: skip
 """What a duration is called in `catalogue`, where its name ends in its unit."""

@@ -7,6 +7,7 @@ that setting one is the same write as the row itself.
 
 from typing import Protocol, TypeVar
 
+from joingate_processors.law.archived import Archive
 from joingate_schemas.catalogue import LimitScope
 from joingate_schemas.claims import Arguments, Budgets, Edge, Finding
 from joingate_schemas.debt import BacklogKind
@@ -52,6 +53,8 @@ class Intent:
     required: dict[str, list[str]]  # goal id -> the kinds of evidence that its acceptance needs, where it needs some
     budgets: Budgets | None
     spent: dict[str, float]  # budget class -> what operations that may act, or may have acted, have cost
+    commitments_elsewhere: int  # open, yet somebody else's; and those that left our books and hold something scarce
+    discharging: str  # the latest of the gate's own operations; each names the one before; empty where there is none
 
 
 @record
@@ -149,6 +152,7 @@ class Operation:
     needs: dict[str, int]  # the resources that it needs, and how much of each
     asked: str  # the one that it asked the arbiter for and has no word about yet; empty where there is none
     held: list[str]  # those that were granted; kept when given back, for what became of it is still asked about
+    opened_before: str | None  # the gate's own operation before this one, empty for the first; None for a step's
     timer: Timer
     deadline_at: int | None
 
@@ -323,6 +327,10 @@ class Table(Protocol[Row]):
 
     def delete(self, key: str) -> None: ...
 
+    def page(self, prefix: str, after: str, limit: int) -> list[str]:
+        """Up to `limit` of the keys that begin with `prefix`, above `after`, sorted, without listing the others."""
+        ...
+
 
 class Index(Protocol):
     """Sets of members by owner, for the few rules that must enumerate what is open."""
@@ -362,6 +370,7 @@ class State(Protocol):
     quarantines: Table[Quarantine]  # key: quarantine id
     holds: Table[Hold]  # key: hold_key
     orphans: Table[Orphan]  # key: orphan id
+    archives: Table[Archive]  # key: intent id; of ended intents that wait for their retention, or were archived
     catalogues: Table[str]  # key: digest; the catalogue's canonical JSON
     protocols: Table[str]  # key: protocol_key; what the latest catalogue with that version said of the type, as JSON
 
@@ -389,6 +398,7 @@ TABLES: dict[str, type] = {
     "quarantines": Quarantine,
     "holds": Hold,
     "orphans": Orphan,
+    "archives": Archive,
     "catalogues": str,
     "protocols": str,
 }
@@ -402,6 +412,7 @@ INDEXES: tuple[str, ...] = (
 
 TIMED_TABLES: dict[str, str] = {
     "plans": "PLAN", "operations": "OPERATION", "commitments": "COMMITMENT", "custodies": "LEASE", "owners": "OWNER",
+    "archives": "INTENT",
 }  # fmt: skip
 """Tables whose rows carry `timer` and `deadline_at`, with the subject kind that their timers name."""
 
