@@ -13,6 +13,7 @@ from joingate_projections.tables import (
     At,
     Row,
     Rows,
+    archives,
     commitments,
     decision_key,
     goals,
@@ -32,6 +33,7 @@ from joingate_schemas.decisions import Decision, Quarantined
 from joingate_schemas.facts import (
     AnyFact,
     ApprovalRecorded,
+    ArchiveSwept,
     AttemptStarted,
     CatalogueLoaded,
     ClockSkewed,
@@ -43,6 +45,7 @@ from joingate_schemas.facts import (
     DispositionDecided,
     EffectRecorded,
     HoldOpened,
+    IntentArchived,
     IntentCancelled,
     IntentClosed,
     IntentDeclared,
@@ -70,6 +73,8 @@ from joingate_schemas.facts import (
     QuarantineOpened,
     QuarantineResolved,
     ResourceChanged,
+    RetentionSet,
+    RetentionSwept,
     StepSucceeded,
     TransferOffered,
     TransferSeen,
@@ -241,6 +246,14 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             row = {"partition": at.partition, "digest": fact.digest, "version": fact.version, **at.born()}
             rows.put("catalogues", f"{at.partition:05d}", row)
             rows.put("catalogue_sources", fact.digest, {"json": fact.catalogue.decode(errors="replace")})
+        case RetentionSet():
+            archives.retention_set(rows, fact, at)
+        case RetentionSwept():
+            archives.retention_swept(rows, fact, at)
+        case IntentArchived():
+            archives.archived(rows, fact, at)
+        case ArchiveSwept():
+            archives.swept(rows, fact, at)
         case UnknownFact():
             rows.count("unknown_facts", fact.name)
         case _:

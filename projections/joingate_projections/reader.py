@@ -357,6 +357,8 @@ def lines_of(explained: Row) -> Iterator[str]:
             name = row.get(_NAMED_BY.get(table, "subject_id"), "")
             word = row.get("shown") or row.get("status") or row.get("kind") or row.get("finding") or ""
             yield f"{table}: {name} {word}".rstrip()
+            if table == "intents":
+                yield from _archiving(row)
     subjects = {row[_NAMED_BY[table]]: row for table in _SUBJECTS for row in explained["known"].get(table, [])}
     for row in explained["decisions"]:
         who = f" by {row['principal']}" if row["principal"] else ""
@@ -372,6 +374,17 @@ def lines_of(explained: Row) -> Iterator[str]:
             + (f". {said}" if said else "")
             + (f" → {facts}" if facts else "")
         )
+
+
+def _archiving(row: Row) -> Iterator[str]:
+    """Whether the gate has put the intent away, or until when it keeps it; nothing while that is no question."""
+    if row["archived_at"] is not None:
+        told = f"archived: {_time(row['archived_at'])}, with {row['archived_rows']} rows"
+        yield f"{told}; nothing about it takes effect any more (INTENT_ARCHIVED)"
+    elif row["archive_due"] is not None:
+        yield f"kept: at least until {_time(row['archive_due'])}, since {row['archive_cause']}"
+    elif row["archive_cause"]:
+        yield f"kept: {row['archive_cause']}"
 
 
 _SUBJECTS = ("operations", "commitments")

@@ -258,7 +258,8 @@ class Catalogue:
     empty `owners` means that every kind of owner but `worker` is durable, and none external.
     `plan_progress_ms` is how long an adopted plan may go without progress before it is reported; `resource_wait_ms`
     how long an operation waits for the arbiter's word before it is withdrawn. `signatures` says whose claims must be
-    signed where principals are declared.
+    signed where principals are declared. `retention_ms` is how long what has ended is kept before it is archived; null:
+    for ever.
     """
 
     version: str
@@ -278,6 +279,7 @@ class Catalogue:
     resource_wait_ms: int = 60_000
     silent_attempts_max: int = 3
     signatures: Signatures = "NONE"
+    retention_ms: int | None = None
 
     @cached_property
     def keys(self) -> dict[str, tuple[str, bytes]]:

@@ -17,6 +17,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         "plan_progress": "How long an adopted plan may go without progress before it is reported as stalled.",
         "max_skew": "How far a claim's own stamp may lie from its append time before it is flagged.",
         "resource_wait": "How long an operation waits for the arbiter's word about a resource before it is withdrawn.",
+        "retention": "How long an intent is kept after it was closed or cancelled and the last thing under it ended; "
+        "then it is archived, and its id is refused for ever (INTENT_ARCHIVED). Left out: nothing is archived.",
         "silent_attempts_max": "How often a silent operation is started again before a person is asked.",
         "signatures": "Whose claims must be signed where principals are declared: with OPTIONAL approvals, overrides "
         "and claims about keys, with REQUIRED every claim ([principals](principals.md)).",

@@ -227,6 +227,7 @@ class TopShape(Shape):
     silent_attempts_max: Count = 3
     signatures: Literal["OPTIONAL", "REQUIRED"] = "OPTIONAL"
     approval_floor: dict[Literal["REVERSIBLE", "IRREVERSIBLE", "PIVOT"], ApprovalPolicy] = {}
+    retention: PositiveDuration | None = None
 
 
 SECTIONS: dict[str, type[Shape]] = {
@@ -261,6 +262,7 @@ IN_MS: dict[type[Shape], dict[str, str]] = {
     LimitShape: {"age": "age_ms"},
     TopShape: {
         "plan_progress": "plan_progress_ms", "max_skew": "max_skew_ms", "resource_wait": "resource_wait_ms",
+        "retention": "retention_ms",
     },
 }  # fmt: skip
 """What a duration is called in `catalogue`, where its name ends in its unit."""

@@ -7,6 +7,10 @@ Times are integers, milliseconds since the epoch, UTC; `None` means "no deadline
 
 from typing import Literal, TypeAlias, TypedDict, get_args
 
+from joingate_schemas.archive_facts import ArchiveSwept as ArchiveSwept
+from joingate_schemas.archive_facts import IntentArchived as IntentArchived
+from joingate_schemas.archive_facts import RetentionSet as RetentionSet
+from joingate_schemas.archive_facts import RetentionSwept as RetentionSwept
 from joingate_schemas.claims import Arguments, Budgets, Edge, Finding, Goal, Proof, SubjectKind
 from joingate_schemas.commitment_facts import CommitmentDrawn as CommitmentDrawn
 from joingate_schemas.commitment_facts import CommitmentMigrated as CommitmentMigrated
@@ -43,7 +47,7 @@ OrphanKind = Literal[
 Timer = Literal[
     "NONE", "APPROVAL", "HOLD", "SILENCE", "PERMIT", "IN_DOUBT", "ESCALATION", "PROGRESS", "DISPOSITION", "RELEASE",
     "VERIFICATION", "RECONCILIATION", "RESOURCES", "TRANSFER", "LEASE", "RETIREMENT", "CONDITION", "REVALIDATION",
-    "DUE", "VALIDITY", "UNKNOWN",
+    "DUE", "VALIDITY", "RETENTION", "UNKNOWN",
 ]  # fmt: skip
 # WANTED: the operation needs it. ASKED: a Reserve went out. HELD: granted. REFUSED: another has it. RETURNED: given
 # back. EXTENDED: its lease begins anew. OVERDUE: its lease is over, and the operation may yet act, so it keeps it.
@@ -554,6 +558,10 @@ AnyFact: TypeAlias = (
     | KeyRegistered
     | KeyEnded
     | PlanApproved
+    | RetentionSet
+    | IntentArchived
+    | ArchiveSwept
+    | RetentionSwept
 )
 FACT_TYPES: dict[str, type] = {cls.__name__: cls for cls in get_args(AnyFact)}
 """Every fact class by its name, which is also its Avro record name (namespace `joingate`)."""

@@ -56,9 +56,15 @@ GOALS: list[c.Goal] = [
 class History:
     """One seed's history on one partition. `simulator` is the gate; `said` counts the claims."""
 
-    def __init__(self, seed: int, catalogue: Catalogue, rollouts: Sequence[Catalogue] = ()) -> None:
-        """`rollouts` are catalogues that a restart now and then brings into force."""
+    def __init__(
+        self, seed: int, catalogue: Catalogue, rollouts: Sequence[Catalogue] = (), sense: float = 0.55, ends: float = 0
+    ) -> None:
+        """`rollouts` are catalogues that a restart now and then brings into force.
+
+        `sense` is how many claims are what an honest party would say next; `ends` how many cancel an intent.
+        """
         self.rng = Random(seed)
+        self._sense, self._ends = sense, ends
         self._rollouts = rollouts
         self.simulator = Simulator(catalogue, batch=self.rng.choice((1, 1, 3, 7)))
         self.said = 0
@@ -83,7 +89,8 @@ class History:
             elif drawn < 0.11:
                 self._junk()
             elif drawn < 0.15 and self._sent:
-                self._say(*self.rng.choice(self._sent[-40:]))
+                late = self._ends and self.rng.random() < self._ends
+                self._say(*self.rng.choice(self._sent if late else self._sent[-40:]))
             else:
                 self._next()
             if self.said % CHECKED_EVERY == 0:
@@ -156,7 +163,11 @@ class History:
         intent_id = self._intent_id()
         row = self.simulator.state.intents.get(intent_id)
         view = _View(self, intent_id, row)
-        if self.rng.random() < 0.55:
+        drawn = self.rng.random()
+        if drawn < self._ends:
+            cancel = c.CancelIntent(claim_id=self.new_id("end"), intent_id=intent_id, principal="ann")
+            self._say(cancel, "proposals")
+        elif drawn < self._ends + self._sense:
             claim = view.sensible()
             self._say(claim, _home(type(claim).__name__))
         else:
@@ -167,7 +178,10 @@ class History:
     def _intent_id(self) -> str:
         state = self.simulator.state
         rows = {one: state.intents.get(one) for one in self._intents}
-        self._intents = [one for one, row in rows.items() if row is None or row.status != "CLOSED" or self._lingers()]
+        # What is archived has no row either, but a tombstone.
+        new = {one for one, row in rows.items() if row is None and state.archives.get(one) is None}
+        wanted = {one for one, row in rows.items() if row is not None and row.status != "CLOSED"}
+        self._intents = [one for one in rows if one in new or one in wanted or self._lingers()]
         if len(self._intents) < INTENTS_MAX and (not self._intents or self.rng.random() < 0.1):
             self._intents.append(f"acme/{self.new_id('history')}")
         return self.rng.choice(self._intents)

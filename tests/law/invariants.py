@@ -4,6 +4,7 @@ from collections import Counter
 from math import isclose
 from typing import Any
 
+from joingate_processors.law.archived import Archive
 from joingate_processors.law.arrival import Due
 from joingate_processors.law.memory import MemoryState
 from joingate_processors.law.state import INDEXES, TABLES, TIMED_TABLES, Commitment, Debt, Operation
@@ -38,7 +39,9 @@ def check_state(state: MemoryState) -> None:
     for plan in rows(state, "plans"):
         waits = plan.deadline_at is not None
         assert waits == (plan.status == "ADOPTED"), f"plan {plan.plan_id} is {plan.status}, deadline {plan.deadline_at}"
-    _check_slots(operations)
+    _check_slots([one for one in operations if not is_archived(state, one.intent_id)])
+    _check_archives(state)
+    _check_chains(state, operations)
     _check_drawn(operations, commitments)
     _check_owners(state)
     _check_debts(state, operations, commitments)
@@ -53,21 +56,73 @@ def _is_own(commitment: Commitment) -> bool:
     return commitment.status not in TERMINAL_COMMITMENT and commitment.owner_id == f"intent:{commitment.intent_id}"
 
 
+def _is_elsewhere(state: MemoryState, commitment: Commitment) -> bool:
+    if commitment.status == "TRANSFERRED":
+        origin = state.operations.get(commitment.creating_operation or "")
+        return origin is not None and bool(origin.needs)
+    return commitment.status not in TERMINAL_COMMITMENT and not _is_own(commitment)
+
+
+def is_archived(state: MemoryState, intent_id: str) -> bool:
+    """Whether the intent was archived."""
+    row = state.archives.get(intent_id)
+    return row is not None and row.archived_at is not None
+
+
+def _check_archives(state: MemoryState) -> None:
+    """What is archived is a tombstone, and once nothing is waited for, nothing else is left of it."""
+    over = set()
+    for key, row in state.rows("archives"):
+        assert isinstance(row, Archive)
+        assert key == row.intent_id
+        intent = state.intents.get(key)
+        assert (row.timer == "NONE") == (row.deadline_at is None)
+        if row.archived_at is None:
+            assert not key or (intent is not None and intent.status != "OPEN"), row
+        else:
+            assert intent is None, row
+            over |= {key} if row.deadline_at is None else set()
+            assert len(row.effects) <= 512
+    for table in ("plans", "steps", "operations", "commitments", "custodies", "conditions", "goals"):
+        left = [one for one in rows(state, table) if one.intent_id in over]
+        assert left == [], f"{table} keeps rows of an archived intent"
+    kept = [row for key, row in state.rows("seen") if key.partition("\x1f")[0] in over]
+    assert {row.about for row in kept} <= {"Override", "RetireOwner"}, "claims of an archived intent are remembered"  # type: ignore[attr-defined]
+
+
+def _check_chains(state: MemoryState, operations: list[Operation]) -> None:
+    """Every operation that the gate opened itself is found from its intent."""
+    own = Counter(o.intent_id for o in operations if o.opened_before is not None)
+    for intent in rows(state, "intents"):
+        at, found = intent.discharging, 0
+        while at:
+            link = state.operations.get(at)
+            assert link is not None, intent
+            at, found = link.opened_before or "", found + 1
+        assert found == own[intent.intent_id], intent
+
+
 def _check_counts(state: MemoryState, operations: list[Operation], commitments: list[Commitment]) -> None:
     open_operations = Counter(o.intent_id for o in operations if o.status in OPEN_OPERATION)
     unclaimed = Counter(o.intent_id for o in operations if _unclaimed(o))
     open_commitments = Counter(k.intent_id for k in commitments if _is_own(k))
+    elsewhere = Counter(k.intent_id for k in commitments if _is_elsewhere(state, k))
     orphans = Counter(o.intent_id for o in rows(state, "orphans"))
+    unheard = Counter(owner for owner, _ in state.entries("backlogs"))
     for intent in rows(state, "intents"):
         one = intent.intent_id
-        counted = (open_operations[one], unclaimed[one], open_commitments[one])
-        assert (intent.operations_open, intent.operations_unclaimed, intent.commitments_open) == counted, intent
+        counted = (open_operations[one], unclaimed[one], open_commitments[one], elsewhere[one])
+        assert (
+            intent.operations_open, intent.operations_unclaimed, intent.commitments_open, intent.commitments_elsewhere,
+        ) == counted, intent  # fmt: skip
         # An incident may be older than its intent: an effect whose Commit came before anything else.
-        assert 0 <= intent.orphans_open <= orphans[one], intent
+        assert intent.orphans_open + unheard[f"UNHEARD\x1f{one}"] == orphans[one], intent
         if intent.status == "CLOSED":
             assert intent.plan_id is None
     unjoined = Counter((s.intent_id, s.plan_id) for s in rows(state, "steps") if not s.succeeded)
     for plan in rows(state, "plans"):
+        if is_archived(state, plan.intent_id):
+            continue  # its steps go before it
         assert plan.steps_unjoined == unjoined[plan.intent_id, plan.plan_id], plan
 
 
@@ -81,10 +136,15 @@ def _check_indexes(state: MemoryState, operations: list[Operation], commitments:
             (k.owner_id, k.commitment_id) for k in commitments if k.status not in TERMINAL_COMMITMENT
         ],
         "scoped_quarantines": quarantines,
-        "backlogs": _backlogs(operations, commitments),
+        "backlogs": _backlogs(operations, commitments) + _unheard(state),
     }
     for index in INDEXES:
         assert state.entries(index) == sorted(expected[index]), index
+
+
+def _unheard(state: MemoryState) -> list[tuple[str, str]]:
+    """Incidents about an intent that was not there when they were raised: nothing else says which those are."""
+    return [(owner, one) for owner, one in state.entries("backlogs") if owner.startswith("UNHEARD\x1f")]
 
 
 _UNRESOLVED = ("IN_DOUBT", "ESCALATED", "UNKNOWN", "RECONCILIATION_REQUIRED")

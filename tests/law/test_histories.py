@@ -1,5 +1,7 @@
 """Random histories keep every invariant: of the state on the way, of the ledger at the end, and over every restart."""
 
+from collections import Counter
+
 import pytest
 
 from joingate_schemas import claims as c
@@ -8,6 +10,7 @@ from joingate_schemas.catalogue import Catalogue, Limit
 from .catalogues import raised, varied, without_action, without_keys, without_type
 from .histories import History
 from .limited_catalogue import DAY_MS, priced
+from .table_archive import keeping
 
 SEEDS = range(3)
 SEEDS_SLOW = range(1_000, 2_000)
@@ -56,6 +59,24 @@ def test_histories_under_tight_limits_keep_every_invariant_and_reach_the_limits(
         audit = history.decided_again()
         assert audit.holds, "\n".join(audit.lines())
     assert reasons >= {"COMMITMENT_DEBT", "BUDGET_SPENT", "OBJECTIVE_ALREADY_SATISFIED"}
+
+
+SHORT_MS = 2_000_000
+
+
+def test_histories_in_which_what_has_ended_is_archived_keep_every_invariant() -> None:
+    """Under a short retention, which a rollout may lift or change; and much of what is said comes too late."""
+    reasons: Counter[str] = Counter()
+    rollouts = (keeping(retention_ms=SHORT_MS), keeping(retention_ms=1), varied(), keeping(without_type("seat")))
+    for seed in SEEDS:
+        history = History(seed, keeping(retention_ms=SHORT_MS), rollouts if seed % 2 else (), sense=0.8, ends=0.1)
+        history.run(CLAIMS)
+        reasons += Counter(one.reason for one in history.simulator.decisions)
+        reasons += Counter(type(fact).__name__ for one in history.simulator.decisions for fact in one.facts)
+        audit = history.decided_again()
+        assert audit.holds, "\n".join(audit.lines())
+    assert reasons["IntentArchived"] >= 5
+    assert reasons["INTENT_ARCHIVED"] >= 5
 
 
 @pytest.mark.slow

@@ -2,14 +2,23 @@
 
 import pytest
 
-from . import table_admission, table_executor, table_life, table_others, table_owners, table_planner, table_resources
+from . import (
+    table_admission,
+    table_archive,
+    table_executor,
+    table_life,
+    table_others,
+    table_owners,
+    table_planner,
+    table_resources,
+)
 from .driver import Court
 from .invariants import snapshot
 from .scenes import Row
 
 TABLE = {
     **table_planner.ROWS, **table_executor.ROWS, **table_others.ROWS, **table_resources.ROWS, **table_owners.ROWS,
-    **table_life.ROWS, **table_admission.ROWS,
+    **table_life.ROWS, **table_admission.ROWS, **table_archive.ROWS,
 }  # fmt: skip
 ROWS = [pytest.param(row, id=f"{claim}: {row.name} ({row.reason})") for claim, rows in TABLE.items() for row in rows]
 

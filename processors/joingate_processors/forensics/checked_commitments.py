@@ -47,6 +47,10 @@ class CommitmentBook:
         own = f"intent:{intent_id}"
         return [one for one, known in found if known.status not in _TERMINAL and known.owner == own]
 
+    def of_intent(self, intent_id: str) -> list[Obligation]:
+        """The intent's commitments, whoever owns them, in the order in which they were proposed."""
+        return [self.obligations[one] for one in self._of_intent.get(intent_id, ())]
+
     def is_foreign(self, commitment_id: str | None) -> bool:
         """Whether somebody else than its intent owns it."""
         known = self.obligations.get(commitment_id or "")

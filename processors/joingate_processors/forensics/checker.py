@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from joingate_processors.forensics.checked_admission import AdmissionBook
+from joingate_processors.forensics.checked_archives import ArchiveBook
 from joingate_processors.forensics.checked_commitments import CommitmentBook
 from joingate_processors.forensics.checked_operations import Effect, OperationBook
 from joingate_processors.forensics.checked_resources import ResourceBook
@@ -39,8 +40,9 @@ _GRANTS = (f.OperationOpened, f.OperationReady, f.PermitIssued, f.StepSucceeded,
            f.IntentDeclared)  # fmt: skip
 _GRANTING = ("ACCEPTED", "COMPENSATE")
 _OPEN = ("STAGED", "VALIDATED", "SUBMITTED", "IN_DOUBT", "ESCALATED")
-# A claim that waited for a quarantine is decided again; one that borrowed another's id is refused under that id.
-_DECIDED_AGAIN = ("HELD", "CLAIM_ID_REUSED")
+# A claim that waited for a quarantine is decided again; one that borrowed another's id is refused under that id; of an
+# archived intent no claim is remembered.
+_DECIDED_AGAIN = ("HELD", "CLAIM_ID_REUSED", "INTENT_ARCHIVED")
 
 
 class _Course:
@@ -88,6 +90,7 @@ class Checker:
         self._seven = SevenBook(self._report, self._operations)
         self._resources = ResourceBook(self._report)
         self._admission = AdmissionBook(self._report, self._operations, self._commitments)
+        self._archives = ArchiveBook(self._report, self._operations, self._commitments)
         self._courses: dict[str, _Course] = {}
         self._decided: set[tuple[str, str]] = set()
         self._not_granting: set[int] = set()
@@ -115,6 +118,7 @@ class Checker:
         for fact in decision.facts:
             if isinstance(fact, f.OwnerRetired):
                 self._commitments.swept(fact)
+        self._archives.read(decision)
         self._seven.read(decision, self._claim(decision) if self._seven.needs_claim(decision) else None)
         self.checked += 1
         return self.violations[before:]

@@ -48,6 +48,7 @@ INVARIANTS: dict[str, str] = {
     "CLOSE": "An intent closes with each step joined by its latest generation, undone or needless, nothing open, "
     "and where its terms ask for that, each goal seen.",
     "CLOSED": "A closed intent starts nothing and never opens again.",
+    "ARCHIVED": "What is archived ended its retention ago, with nothing open, and nothing takes effect under it again.",
     "TRANSITION": "A commitment's change starts from the state in which it is.",
     "OWNER": "An ACTIVE commitment has a durable owner, and its creating operation is settled.",
     "FENCE": "Ownership's token rises with each change of owner, and only who names it is heard as the owner.",

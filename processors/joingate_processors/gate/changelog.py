@@ -5,6 +5,8 @@ layout of the rows, so that no release reads the rows of another. Markers share 
 keeps the latest of what it cleaned and everything after it, so that two markers in a row always differ by one.
 
 Rows that are written once and never again, one a claim, travel in packs: a record each would be most of the topic.
+A pack is never changed, so it keeps the rows of what was archived since. Restoring leaves them out by the rows of the
+archived intents, which are always there, where a deletion's record would not be for ever; rewriting drops the packs.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +27,8 @@ CANARY_KEY: Final = b"canary"
 PACK_TAG: Final = b"\x02"
 _LAYOUT_BYTES: Final = 4
 _SIZES: Final = Struct(">II")
+FORGOTTEN_MIN = 100_000
+"""Fewer deleted rows than this in packs are not worth a rewriting of the changelog."""
 _PACK_ROWS: Final = 1_000  # of at most some 2 kB each, since ids are bounded
 
 
@@ -32,12 +36,15 @@ _PACK_ROWS: Final = 1_000  # of at most some 2 kB each, since ids are bounded
 class Marker:
     """The end of one transaction: the ledger records `first_seq` to `position.seq` are in it (none if first is higher).
 
-    `complete` is false within a rewriting of the whole changelog: what was read so far is not a state.
+    `complete` is false within a rewriting of the whole changelog: what was read so far is not a state. Since the last
+    rewriting, some `packed` rows went into packs, and `forgotten` of those that lie in packs were deleted.
     """
 
     position: Position
     first_seq: int
     complete: bool = True
+    packed: int = 0
+    forgotten: int = 0
 
     def to_bytes(self) -> bytes:
         """Itself as JSON."""
@@ -47,7 +54,13 @@ class Marker:
     def from_bytes(cls, value: bytes) -> "Marker":
         """The marker that `to_bytes` wrote. Raises ValueError, KeyError or TypeError if it is none."""
         read = orjson.loads(value)
-        return cls(Position(**read["position"]), read["first_seq"], read["complete"])
+        counts = read.get("packed", 0), read.get("forgotten", 0)  # earlier releases deleted nothing
+        return cls(Position(**read["position"]), read["first_seq"], read["complete"], *counts)
+
+    @property
+    def wastes(self) -> bool:
+        """Whether most of what lies in packs was deleted, so that rewriting them pays."""
+        return self.forgotten >= FORGOTTEN_MIN and 2 * self.forgotten > self.packed
 
 
 def row_prefix(layout: str | None = None) -> bytes:

@@ -79,6 +79,7 @@ class Partition:
         self.position = Position()
         self.epoch = 0
         self.next_due: int | None = None
+        self._packed = self._forgotten = 0  # as the changelog's markers count them
         self._producer: Producer | None = None
         self._state: RocksState | None = None
         self._entries: Sequence[Entry] = ()
@@ -103,6 +104,7 @@ class Partition:
         restored = Restore(self._state, self.number, self._topics, logs, self._law.fold, self._codec.decode).run()
         self.position = replace(restored.position, layout=state_layout(), inputs=self._checked_inputs(restored, logs))
         self.epoch = self.position.epoch + 1
+        self._packed, self._forgotten = restored.packed, restored.forgotten
         self.heard = Heard(self.position.inputs)
         self._docket = self._new_docket()
         if restored.stale_changelog:
@@ -177,12 +179,14 @@ class Partition:
             if (key := message.key()) is not None and left_over(key, self.state.holds_key)
         }
         rows, once = self.state.everything(), self.state.everything_once()
+        self._packed = self._forgotten = 0
         more = True
         while more:
             self._begin()
             some, some_once = list(islice(rows, _REWRITE_CHUNK)), list(islice(once, _REWRITE_CHUNK))
             self._write_changes(some, some_once)
             more = bool(some or some_once)
+            self._packed += len(some_once)
             self._commit(complete=False)
         self._begin()
         for key in surplus:
@@ -297,7 +301,9 @@ class Partition:
             inputs=self._inputs,
             marker=before.marker + 1,
         )
-        marker = Marker(position, before.seq + 1, complete)
+        # A decision has one row in packs at most, and counting those themselves would cost more than it tells.
+        packed, forgotten = self._packed + self._docket.count, self._forgotten + state.forgotten_once
+        marker = Marker(position, before.seq + 1, complete, packed, forgotten)
         marked = self.clock.mark()
         self._produce(self._topics.changelog, marker.to_bytes(), MARKER_KEY, self._on_marker)
         # 3. The group's offsets, always all of them, on their way since the batch began: a worker whose partition was
@@ -307,6 +313,7 @@ class Partition:
         #    restoring folds the ledger's tail into it. The claims are not read again, since the ledger says so.
         self._writer.commit(positions_of(self._intake, self.number, self._inputs), self._group)
         # 5. The store: rows and position in one write. A crash within it: all or nothing of it, so as in 4.
+        self._packed, self._forgotten = packed, forgotten
         self.position = replace(position, ledger_offset=self._first_offset)
         if self._marker_at is not None:
             self.position = replace(self.position, changelog_offset=self._marker_at[0])

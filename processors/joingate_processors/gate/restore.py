@@ -35,11 +35,16 @@ Fold = Callable[[State, Decision, bytes], None]
 
 @dataclass(frozen=True)
 class Restored:
-    """Where the state now stands: at the ledger's end. `stale_changelog`: why the changelog needs rewriting, or ""."""
+    """Where the state now stands: at the ledger's end. `stale_changelog`: why the changelog needs rewriting, or "".
+
+    `packed` and `forgotten` are those of the changelog's latest marker.
+    """
 
     position: Position
     guard: LedgerGuard
     stale_changelog: str
+    packed: int = 0
+    forgotten: int = 0
 
 
 class _NotOfThisLedger(Exception):
@@ -121,6 +126,9 @@ class Restore:
         if position is None:
             self._wipe(f"{reader.trouble}, so the ledger is folded from its first record")
         else:
+            # 1. What its packs hold of archived intents goes. A crash: the store is not finished, and is made anew.
+            self._state.drop_archived()
+            # 2. It is a state now.
             self._state.apply([], position)
         return reader
 
@@ -188,7 +196,11 @@ class Restore:
                 epoch=max(position.epoch, marker.position.epoch),
                 inputs=furthest(position.inputs, marker.position.inputs),
             )
-        return Restored(position, guard, trouble)
+        if marker is None:
+            return Restored(position, guard, trouble)
+        if marker.wastes and not trouble:
+            trouble = f"{marker.forgotten} of the {marker.packed} claims in its packs are of archived intents"
+        return Restored(position, guard, trouble, marker.packed, marker.forgotten)
 
 
 def advanced(position: Position, decision: Decision, ledger_offset: int) -> Position:

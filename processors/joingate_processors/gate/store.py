@@ -30,7 +30,9 @@ from joingate_processors.gate.tables import (
     row_fields,
     scan,
 )
+from joingate_processors.law.archived import Archive
 from joingate_processors.law.arrival import Due
+from joingate_processors.law.belongings import prefix_of
 from joingate_processors.law.memory import due_of
 from joingate_processors.law.state import (
     INDEXES,
@@ -66,6 +68,7 @@ _UNCACHED: Final = ("seen", "holds")
 _WRITTEN_ONCE: Final = "seen"
 _POSITION: Final = b"\x00position"
 _FOREVER: Final = 1 << 63
+_BATCH_MAX: Final = 10_000
 
 
 def state_layout() -> str:
@@ -110,7 +113,7 @@ class RocksState:
 
     __slots__ = (
         *TABLES, *INDEXES, "_asked", "_asked_once", "_batch", "_cache_rows", "_db", "_indexes", "_path", "_tables",
-        "_timed", "_timers", "_write_options", "position",
+        "_timed", "_timers", "_write_options", "forgotten_once", "position",
     )  # fmt: skip
 
     def __init__(self, path: Path, cache_rows: int = 200_000) -> None:
@@ -148,6 +151,7 @@ class RocksState:
         self.quarantines: Table[Quarantine] = RocksTable("quarantines", db)
         self.holds: Table[Hold] = RocksTable("holds", db)
         self.orphans: Table[Orphan] = RocksTable("orphans", db)
+        self.archives: Table[Archive] = TimedRocksTable("archives", db, self._timers)
         self.catalogues: Table[str] = RocksTable("catalogues", db)
         self.protocols: Table[str] = RocksTable("protocols", db)
         self.keys: Table[PrincipalKey] = RocksTable("keys", db)
@@ -166,6 +170,7 @@ class RocksState:
     def _new_batch(self) -> None:
         self._batch = WriteBatch(raw_mode=True)  # what this transaction writes, as far as it was asked for
         self._asked = self._asked_once = False
+        self.forgotten_once = 0  # rows of `written_once` that this transaction deletes, as far as it was asked for
 
     def _read_position(self) -> Position:
         value = self._db.get(_POSITION)
@@ -188,15 +193,18 @@ class RocksState:
             yield from index.changes(self._batch)
 
     def written_once(self) -> Iterator[tuple[bytes, bytes]]:
-        """This transaction's rows of the table whose rows are never changed nor deleted: one a claim.
+        """This transaction's new rows of the table whose rows are never changed: one a claim.
 
-        To be read to the end, once, like `changes`.
+        To be read to the end, once, like `changes`. Which of them are deleted is not told: the row of their archived
+        intent says so (`drop_archived`), and `forgotten_once` how many they are.
         """
         assert not self._asked_once, "the changes of a transaction are asked for once"
         self._asked_once = True
         for key, value in self._tables[_WRITTEN_ONCE].changes(self._batch):
-            assert value is not None, "a claim that was decided is never forgotten"
-            yield key, value
+            if value is None:
+                self.forgotten_once += 1
+            else:
+                yield key, value
 
     def commit(self, position: Position) -> None:
         """Write this transaction's changes and `position`, all or nothing.
@@ -282,6 +290,35 @@ class RocksState:
         self._write(batch, position)
         for table in self._tables.values():
             table.clear()
+
+    def drop_archived(self) -> int:
+        """Delete the claims of archived intents that came back with a changelog's packs, and return how many.
+
+        Packs are never changed, so they hold what was forgotten since too. Only between transactions; raises
+        `StoreError` like `commit`.
+        """
+        batch, dropped = WriteBatch(raw_mode=True), 0
+        archives, seen = self._tables["archives"], self._tables[_WRITTEN_ONCE]
+        for _, value in scan(self._db, TABLE_TAGS["archives"]):
+            row = archives.decode(value)
+            assert isinstance(row, Archive), "the table holds nothing else"
+            if row.archived_at is None or not row.swept:
+                continue
+            prefix = TABLE_TAGS[_WRITTEN_ONCE] + prefix_of(row.intent_id).encode()
+            for claim_id, kept in scan(self._db, prefix):
+                if claim_id > row.swept.encode():
+                    break
+                claim = seen.decode(kept)
+                assert isinstance(claim, Seen), "the table holds nothing else"
+                if claim.seq < row.archived_seq:
+                    batch.delete(prefix + claim_id)
+                    dropped += 1
+            if len(batch) > _BATCH_MAX:
+                self._write(batch, self.position)
+                batch = WriteBatch(raw_mode=True)
+        self._write(batch, self.position)
+        self._tables[_WRITTEN_ONCE].clear()
+        return dropped
 
     def rows(self, table: str) -> list[tuple[str, object]]:
         """Every row of the table of that name with its key, sorted by key; this transaction's changes too."""

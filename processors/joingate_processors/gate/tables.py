@@ -15,6 +15,7 @@ import orjson
 from rocksdict import Rdict, ReadOptions, WriteBatch
 
 from joingate_processors.law.arrival import Due
+from joingate_processors.law.key_order import KeyOrder
 from joingate_processors.law.state import TABLES, TIMED_TABLES
 from joingate_schemas.record import from_datum
 
@@ -25,7 +26,7 @@ TABLE_TAGS: Final[dict[str, bytes]] = {
     "header": b"h", "intents": b"i", "plans": b"p", "steps": b"s", "operations": b"o", "commitments": b"c",
     "custodies": b"k", "owners": b"w", "conditions": b"e", "goals": b"a", "debts": b"b",
     "seen": b"d", "quarantines": b"q", "holds": b"l", "orphans": b"n", "catalogues": b"g",
-    "protocols": b"v", "keys": b"y", "approvals": b"r",
+    "protocols": b"v", "keys": b"y", "approvals": b"r", "archives": b"x",
 }  # fmt: skip
 INDEX_TAGS: Final[dict[str, bytes]] = {
     "open_operations": b"O", "unclaimed_operations": b"U", "open_commitments": b"C", "owned_commitments": b"W",
@@ -67,7 +68,7 @@ class RocksTable(Generic[Row]):
     places between transactions.
     """
 
-    __slots__ = ("_cls", "_db_get", "_fields", "_old", "_tag", "_touched", "_values", "_young", "get")
+    __slots__ = ("_cls", "_db", "_db_get", "_fields", "_old", "_order", "_tag", "_touched", "_values", "_young", "get")
 
     def __init__(self, name: str, db: Rdict) -> None:
         self._tag = TABLE_TAGS[name]
@@ -75,6 +76,8 @@ class RocksTable(Generic[Row]):
         self._fields = row_fields(name)
         # Fields are picked by name, since a row made from a datum has them in whatever order they came.
         self._values: Callable[[dict[str, object]], object] = itemgetter(*self._fields) if self._fields else dict
+        self._db = db
+        self._order = KeyOrder()  # of what was touched
         self._db_get: Callable[[bytes], bytes | None] = db.get
         # Key -> what stood there before, where somebody wants to know (timed tables).
         self._touched: dict[str, Row | None] = {}
@@ -104,6 +107,20 @@ class RocksTable(Generic[Row]):
         self._young[key] = None
         self._touched[key] = None
 
+    def page(self, prefix: str, after: str, limit: int) -> list[str]:
+        """Up to `limit` of the keys that begin with `prefix`, above `after`, sorted. Reads no further than it must."""
+        touched, young = self._touched, self._young
+        added = [key for key in self._order.under(touched, prefix, after) if young[key] is not None]
+        stored: list[str] = []
+        start = after[len(prefix) :] if after.startswith(prefix) else ""
+        for rest, _ in scan(self._db, self._tag + prefix.encode(), start.encode()) if limit > 0 else ():
+            key = prefix + rest.decode()
+            if key > after and key not in touched:
+                stored.append(key)
+                if len(stored) == limit:
+                    break
+        return list(islice(merge(added, stored), max(limit, 0)))
+
     def changes(self, batch: WriteBatch) -> Iterator[Change]:
         """Encode what was touched, once: put it into `batch`, and give it out."""
         tag, young, values, dumps, put = self._tag, self._young, self._values, orjson.dumps, batch.put
@@ -120,14 +137,14 @@ class RocksTable(Generic[Row]):
 
     def committed(self) -> None:
         """What was touched is written: nothing is from here on."""
-        self._touched = {}
+        self._touched, self._order = {}, KeyOrder()
 
     def drop(self) -> None:
         """Undo what was touched: the next reading comes from RocksDB."""
         for key in self._touched:
             self._young.pop(key, None)
             self._old.pop(key, None)
-        self._touched = {}
+        self._touched, self._order = {}, KeyOrder()
 
     def touched(self) -> dict[str, Row | None]:
         """The rows that this transaction touched, as they are now."""

@@ -2,6 +2,7 @@
 
 from typing import NoReturn, assert_never
 
+from joingate_processors.law.archived import Archive
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.protocols import catalogue_of
 from joingate_processors.law.state import Intent, Operation, PlanRow, StandingApproval, State, Step, plan_key, step_key
@@ -69,6 +70,13 @@ class Case:
                 refuse("STALE_INTENT", f"version {version} was superseded by {intent.version}", status=intent.status)
             refuse("UNKNOWN_VERSION", f"version {version} was not declared; {intent.version} is current")
         return intent
+
+    def archived(self, intent_id: str) -> Archive | None:
+        """What is left of an archived intent; None if it was not archived. Looked for only where it has no row."""
+        if self.state.intents.get(intent_id) is not None:
+            return None
+        row = self.state.archives.get(intent_id)
+        return row if row is not None and row.archived_at is not None else None
 
     def current_intent(self, intent_id: str, version: int) -> Intent:
         """The intent, for a claim that asks for something new: it names the version that justifies it (model §3)."""

@@ -2,12 +2,14 @@
 
 from typing import assert_never
 
+from joingate_processors.law import evolve_approvals as approvals
 from joingate_processors.law import (
-    evolve_approvals,
+    evolve_archive,
     evolve_debt,
     evolve_draws,
     evolve_goals,
     evolve_keys,
+    evolve_orphans,
     evolve_owners,
 )
 from joingate_processors.law.digests import digest_of
@@ -19,7 +21,6 @@ from joingate_processors.law.state import (
     Hold,
     Intent,
     Operation,
-    Orphan,
     PlanRow,
     Quarantine,
     State,
@@ -77,9 +78,9 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
         case f.ResourceChanged():
             resource_changed(state, fact)
         case f.ApprovalRecorded():
-            evolve_approvals.recorded(state, fact)
+            approvals.recorded(state, fact)
         case f.PlanApproved():
-            evolve_approvals.plan_approved(state, fact)
+            approvals.plan_approved(state, fact)
         case f.CommitmentProposed():
             _commitment_proposed(state, fact, at)
         case f.CommitmentDrawn() | f.CommitmentMigrated():
@@ -108,9 +109,9 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             _plan(state, fact.intent_id, fact.plan_id, stalled=fact.stalled,
                   timer="NONE" if fact.deadline_at is None else "PROGRESS", deadline_at=fact.deadline_at)  # fmt: skip
         case f.OrphanRaised():
-            _orphan_raised(state, fact)
+            evolve_orphans.raised(state, fact)
         case f.OrphanCleared():
-            _orphan_cleared(state, fact)
+            evolve_orphans.cleared(state, fact)
         case f.QuarantineOpened():
             _quarantine_opened(state, fact, at)
         case f.HoldOpened():
@@ -131,6 +132,8 @@ def evolve(state: State, fact: f.AnyFact, at: int) -> None:
             evolve_keys.registered(state, fact)
         case f.KeyEnded():
             evolve_keys.ended(state, fact)
+        case f.RetentionSet() | f.IntentArchived() | f.ArchiveSwept() | f.RetentionSwept():
+            evolve_archive.archival(state, fact, at)
         case f.ClockSkewed():
             pass  # on the record for people and projections; no rule reads them
         case _:
@@ -199,6 +202,8 @@ def _put_operation(state: State, before: Operation | None, after: Operation) -> 
                 operations_unclaimed=intent.operations_unclaimed + unclaimed,
             ),
         )
+        if intent.status != "OPEN":
+            evolve_archive.stirred(state, intent)
 
 
 def _intent_declared(state: State, fact: f.IntentDeclared) -> None:
@@ -208,8 +213,10 @@ def _intent_declared(state: State, fact: f.IntentDeclared) -> None:
         before = Intent(
             intent_id=fact.intent_id, version=fact.version, tenant=fact.tenant, status="OPEN", content_digest="",
             goals={}, plan_id=None, operations_open=0, operations_unclaimed=0, commitments_open=0, orphans_open=0,
-            parents={}, required={}, budgets=None, spent={}, close_needs_goals=False,
+            parents={}, required={}, budgets=None, spent={}, close_needs_goals=False, commitments_elsewhere=0,
+            discharging="",
         )  # fmt: skip
+    evolve_archive.reopened(state, before)
     after = changed(before, version=fact.version, status="OPEN", content_digest=fact.content_digest, goals=goals,
                     plan_id=None, **evolve_goals.declared(fact))  # fmt: skip
     state.intents.put(fact.intent_id, after)
@@ -284,6 +291,7 @@ def _operation_opened(state: State, fact: f.OperationOpened, at: int) -> None:
             # What the gate itself opened (a release, a compensation) is taken up by what it serves.
             "claimed": not fact.plan_id, "observed": False, "news": {}, "approvals": [],
             "approval_expiries": {}, "approval_keys": {}, "needs": {}, "asked": "", "held": [], "draws": {},
+            "opened_before": evolve_archive.chained(state, fact) if not fact.plan_id else None,
         },
     )  # fmt: skip
     _put_operation(state, None, row)  # a generation is opened once: there is no row before it to look for
@@ -450,28 +458,6 @@ def _observed(state: State, fact: f.ObservationRecorded, at: int) -> None:
         condition_observed(state, fact, stamps)
     elif fact.subject_kind == "GOAL":
         evolve_goals.observed(state, fact, stamps)
-
-
-def _orphan_raised(state: State, fact: f.OrphanRaised) -> None:
-    if state.orphans.get(fact.orphan_id) is not None:
-        return
-    state.orphans.put(
-        fact.orphan_id,
-        Orphan(orphan_id=fact.orphan_id, intent_id=fact.intent_id, kind=fact.kind, subject_id=fact.subject_id,
-               since=fact.since),
-    )  # fmt: skip
-    intent = state.intents.get(fact.intent_id)
-    if intent is not None:
-        state.intents.put(fact.intent_id, changed(intent, orphans_open=intent.orphans_open + 1))
-
-
-def _orphan_cleared(state: State, fact: f.OrphanCleared) -> None:
-    if state.orphans.get(fact.orphan_id) is None:
-        return
-    state.orphans.delete(fact.orphan_id)
-    intent = state.intents.get(fact.intent_id)
-    if intent is not None:
-        state.intents.put(fact.intent_id, changed(intent, orphans_open=intent.orphans_open - 1))
 
 
 def _quarantine_opened(state: State, fact: f.QuarantineOpened, at: int) -> None:

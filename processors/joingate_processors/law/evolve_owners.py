@@ -1,6 +1,7 @@
 """What facts about owners, transfers and leases do to state, and how a commitment's row keeps its indexes in step."""
 
 from joingate_processors.law import evolve_debt
+from joingate_processors.law.evolve_archive import stirred
 from joingate_processors.law.state import Commitment, Custody, Owner, State
 from joingate_schemas import facts as f
 from joingate_schemas.facts import TERMINAL_COMMITMENT
@@ -17,7 +18,7 @@ def put_commitment(state: State, before: Commitment | None, after: Commitment) -
             state.owned_commitments.remove(was, after.commitment_id)
         if now is not None:
             state.owned_commitments.add(now, after.commitment_id)
-        _count(state, after, was, now)
+        _count(state, before, after, was, now)
     if before is not None and before.status != after.status:
         _end_custody(state, after)
 
@@ -26,19 +27,29 @@ def _owner_of_open(row: Commitment | None) -> str | None:
     return None if row is None or row.status in TERMINAL_COMMITMENT else row.owner_id
 
 
-def _count(state: State, row: Commitment, was: str | None, now: str | None) -> None:
-    """What others own does not count as the intent's: it neither blocks its close nor ends with it."""
+def _count(state: State, before: Commitment | None, row: Commitment, was: str | None, now: str | None) -> None:
+    """What others own does not count as the intent's own: it neither blocks its close nor ends with it."""
     own = f"intent:{row.intent_id}"
-    if (was == own) == (now == own):
-        return
-    if now == own:
+    mine = (now == own) - (was == own)
+    if mine > 0:
         state.open_commitments.add(row.intent_id, row.commitment_id)
-    else:
+    elif mine < 0:
         state.open_commitments.remove(row.intent_id, row.commitment_id)
-    intent = state.intents.get(row.intent_id)
+    others = _is_elsewhere(state, row, now, own) - (before is not None and _is_elsewhere(state, before, was, own))
+    intent = state.intents.get(row.intent_id) if mine or others else None
     if intent is not None:
-        count = intent.commitments_open + (now == own) - (was == own)
-        state.intents.put(row.intent_id, changed(intent, commitments_open=count))
+        after = changed(intent, commitments_open=intent.commitments_open + mine,
+                        commitments_elsewhere=intent.commitments_elsewhere + others)  # fmt: skip
+        state.intents.put(row.intent_id, after)
+        stirred(state, intent)
+
+
+def _is_elsewhere(state: State, row: Commitment, owner: str | None, own: str) -> bool:
+    """Whether somebody else has it in hand: its open owner; or one outside our books, who holds something scarce."""
+    if row.status != "TRANSFERRED":
+        return owner is not None and owner != own
+    origin = state.operations.get(row.creating_operation or "")
+    return origin is not None and bool(origin.needs)
 
 
 def _end_custody(state: State, row: Commitment) -> None:

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from joingate_processors.law import dispositions, goals, sparing
+from joingate_processors.law import archive, dispositions, goals, sparing
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.digests import digest_of
@@ -27,7 +27,9 @@ def declare(case: Case, claim: c.DeclareIntent) -> Ruling:
     terms = (claim.close_needs_goals,) if claim.close_needs_goals else ()
     content = digest_of(claim.tenant, claim.objective, claim.goals, claim.budgets, *terms)
     intent = case.state.intents.get(claim.intent_id)
-    if intent is not None:
+    if intent is None:
+        archive.check(case, claim.intent_id)
+    else:
         if intent.status == "CLOSED":
             refuse("INTENT_CLOSED", f"intent {claim.intent_id} is closed", claim.intent_id, intent.status)
         if claim.version == intent.version and content == intent.content_digest:
@@ -89,6 +91,7 @@ def cancel(case: Case, claim: c.CancelIntent) -> Ruling:
         facts += end_plan(case, intent, intent.plan_id, "CLOSED", "cancel")
     facts += withdraw_unpermitted(case, intent, "its intent was cancelled")
     facts += dispositions.on_cancelled(case, intent, _withdrawn(facts))
+    facts += archive.ended(case, claim.intent_id, "it was cancelled")
     return Ruling("ACCEPTED", "OK", "", claim.intent_id, "CANCELLED", facts)
 
 
@@ -109,6 +112,7 @@ def close(case: Case, claim: c.Close) -> Ruling:
     facts: list[AnyFact] = [f.IntentClosed(intent_id=claim.intent_id, version=intent.version, outcome=claim.outcome)]
     if plan is not None:
         facts += end_plan(case, intent, plan.plan_id, "CLOSED", "close")
+    facts += archive.ended(case, claim.intent_id, "it was closed")
     return Ruling("ACCEPTED", "OK", "", claim.intent_id, "CLOSED", facts)
 
 

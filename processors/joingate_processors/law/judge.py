@@ -10,6 +10,7 @@ from typing import assert_never
 
 from joingate_processors.law import (
     approvals,
+    archive,
     commitment_claims,
     custody,
     intents,
@@ -78,6 +79,8 @@ _BEFORE_IDENTITY = frozenset(
     "MALFORMED WRONG_ROLE UNKNOWN_PRINCIPAL UNSIGNED BAD_SIGNATURE UNKNOWN_KEY KEY_REVOKED "
     "KEY_REPLACED OVER_LIMIT".split()
 )
+# Nor is a refusal that stays the same for ever remembered: what was archived must not grow again.
+_UNREMEMBERED = _BEFORE_IDENTITY | {"INTENT_ARCHIVED"}
 _NO_HEADER = Header()
 
 
@@ -94,7 +97,10 @@ def judge(state: State, arrival: Arrival, catalogue: Catalogue, epoch: int) -> D
         ruling = _ruled(case, arrival, claim_type, said)
     except Refused as refusal:
         ruling = refusal.ruling
-    if ruling.reason in _RESTS_ON_UNKNOWN:
+    archived = archive.so_said(case, claim, ruling) if ruling.reason in _RESTS_ON_UNKNOWN else None
+    if archived is not None:
+        ruling = archived
+    elif ruling.reason in _RESTS_ON_UNKNOWN:
         quarantine_id = _in_scope(state, claim.intent_id)
         if quarantine_id is not None:
             return _held(arrival, header, now, epoch, quarantine_id, ruling)
@@ -129,7 +135,7 @@ def fold(state: State, decision: Decision, digest: bytes) -> None:
     )  # fmt: skip
     for fact in decision.facts:
         evolve(state, fact, at)
-    if decision.topic != "gate" and not decision.refers_to and decision.reason not in _BEFORE_IDENTITY:
+    if decision.topic != "gate" and not decision.refers_to and decision.reason not in _UNREMEMBERED:
         state.seen.put(
             seen_key(decision.intent_id, decision.claim_id),
             from_datum(
@@ -159,6 +165,8 @@ def _timed_row(state: State, due: Due) -> tuple[c.SubjectKind, str]:
     row: Operation | PlanRow | Commitment | Custody | None
     kind: c.SubjectKind
     match due.subject_kind:
+        case "INTENT":
+            return "INTENT", due.key  # empty where it is about no single one
         case "OWNER":
             return "OWNER", ""  # an owner's commitments lie under many intents
         case "LEASE":
@@ -218,6 +226,8 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
             return intents.close(case, claim)
         case c.TimerFired():
             return timers.timer_fired(case, claim)
+        case _ if (gone := archive.spoken_of(case, claim)) is not None:
+            return archive.over(gone)
         case c.Observe():
             return observations.observe(case, claim)
         case c.Abort():
@@ -254,7 +264,9 @@ def _rule(case: Case, claim: c.AnyClaim) -> Ruling:
             return resources.expired(case, claim)
         case c.CatalogueChanged():
             fact = f.CatalogueLoaded(digest=claim.digest, version=claim.version, catalogue=claim.catalogue)
-            return Ruling("ACCEPTED", "OK", claim.accepted, claim.digest, "", [fact])
+            return Ruling(
+                "ACCEPTED", "OK", claim.accepted, claim.digest, "", [fact, *archive.retention_declared(case, claim)]
+            )
         case c.ClaimQuarantined():
             opened = f.QuarantineOpened(quarantine_id=claim.quarantine_id, scope=claim.scope, problem=claim.problem,
                                         detail=claim.detail)  # fmt: skip

@@ -8,7 +8,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from joingate_processors.law.archived import Archive
 from joingate_processors.law.arrival import Due
+from joingate_processors.law.key_order import KeyOrder
 from joingate_processors.law.state import (
     INDEXES,
     TABLES,
@@ -40,16 +42,22 @@ Row = TypeVar("Row")
 class MemoryTable(Generic[Row]):
     """Rows by key. `get` and `put` are the dictionary's own methods, since nothing is to be done beside them."""
 
-    __slots__ = ("_rows", "get", "put")
+    __slots__ = ("_order", "_rows", "get", "put")
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
+        self._order = KeyOrder()
         self.get: Callable[[str], Row | None] = self._rows.get
         self.put: Callable[[str, Row], None] = self._rows.__setitem__
 
     def delete(self, key: str) -> None:
         """Forget the row of `key`, if there is one."""
-        self._rows.pop(key, None)
+        if self._rows.pop(key, None) is not None:
+            self._order.forget(key)
+
+    def page(self, prefix: str, after: str, limit: int) -> list[str]:
+        """Up to `limit` of the keys that begin with `prefix`, above `after`, sorted."""
+        return self._order.under(self._rows, prefix, after, limit)
 
     def items(self) -> Iterator[tuple[str, Row]]:
         """Every row with its key, sorted by key."""
@@ -80,7 +88,8 @@ class TimedTable(MemoryTable[Row]):
 
     def delete(self, key: str) -> None:
         """Forget the row of `key` and what it waited for."""
-        self._forget(due_of(self._kind, key, self._rows.pop(key, None)))
+        self._forget(due_of(self._kind, key, self._rows.get(key)))
+        super().delete(key)
 
     def _forget(self, due: Due | None) -> None:
         if due is not None:
@@ -162,6 +171,7 @@ class MemoryState:
         self.quarantines: Table[Quarantine] = MemoryTable()
         self.holds: Table[Hold] = MemoryTable()
         self.orphans: Table[Orphan] = MemoryTable()
+        self.archives: Table[Archive] = TimedTable(TIMED_TABLES["archives"], dues)
         self.catalogues: Table[str] = MemoryTable()
         self.protocols: Table[str] = MemoryTable()
         self.keys: Table[PrincipalKey] = MemoryTable()

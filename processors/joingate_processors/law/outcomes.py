@@ -4,7 +4,7 @@ from joingate_processors.law import commitments, conditions, custody, leases, or
 from joingate_processors.law.arrival import Ruling
 from joingate_processors.law.case import Case, refuse
 from joingate_processors.law.commitments import REMINDER_MS, raise_orphan
-from joingate_processors.law.opening import discharging, latest_generation
+from joingate_processors.law.opening import ENDED_WITHOUT_EFFECT, discharging, latest_generation
 from joingate_processors.law.state import Operation, plan_key, step_key
 from joingate_schemas import claims as c
 from joingate_schemas import facts as f
@@ -293,6 +293,8 @@ def commit(case: Case, claim: c.Commit) -> Ruling:
             return Ruling("ACCEPTED", "OK", "its external id became known", operation_id, status, facts)
         facts = stray(case, operation, attempt, claim.external_id, claim.evidence, "it settled with another id")
         return Ruling("REJECTED", "STRAY_EFFECT", f"it settled as {operation.external_id}", operation_id, status, facts)
+    if status in ENDED_WITHOUT_EFFECT and case.archived(claim.intent_id) is not None:
+        return _undispatched(case, claim)  # its row is about to go, so nothing is opened anew
     if not _may_act(case, claim, operation):
         said = f"'{claim.principal}' may not act on {operation.action}"
         facts = stray(case, operation, attempt, claim.external_id, claim.evidence, said)

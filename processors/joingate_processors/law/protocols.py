@@ -48,11 +48,12 @@ def protocol_of(state: State, catalogue: Catalogue, name: str, version: int) -> 
 def catalogue_of(state: State, digest: str) -> Catalogue | None:
     """A catalogue that was in force here; None if this ledger never loaded one of that digest."""
     text = state.catalogues.get(digest)
-    return None if text is None else _read(text)
+    return None if text is None else declared_by(text)
 
 
 @lru_cache(maxsize=64)
-def _read(text: str) -> Catalogue | None:
+def declared_by(text: str) -> Catalogue | None:
+    """The catalogue of this canonical JSON; None if it is none that a release could read."""
     try:
         return catalogue_from_json(text.encode())
     except CatalogueError:

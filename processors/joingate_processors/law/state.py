@@ -7,6 +7,9 @@ that setting one is the same write as the row itself.
 
 from typing import Protocol, TypeVar
 
+from joingate_processors.law.archived import Archive
+from joingate_processors.law.trusted import PrincipalKey as PrincipalKey
+from joingate_processors.law.trusted import StandingApproval as StandingApproval
 from joingate_schemas.catalogue import LimitScope
 from joingate_schemas.claims import Arguments, Budgets, Edge, Finding
 from joingate_schemas.debt import BacklogKind
@@ -53,6 +56,8 @@ class Intent:
     budgets: Budgets | None
     spent: dict[str, float]  # budget class -> what operations that may act, or may have acted, have cost
     close_needs_goals: bool  # its Close needs each goal observed as reached
+    commitments_elsewhere: int  # open, yet somebody else's; and those that left our books and hold something scarce
+    discharging: str  # the latest of the gate's own operations; each names the one before; empty where there is none
 
 
 @record
@@ -152,6 +157,7 @@ class Operation:
     asked: str  # the one that it asked the arbiter for and has no word about yet; empty where there is none
     held: list[str]  # those that were granted; kept when given back, for what became of it is still asked about
     draws: dict[str, int]  # commitment id -> how much of it the operation takes, while it lives
+    opened_before: str | None  # the gate's own operation before this one, empty for the first; None for a step's
     timer: Timer
     deadline_at: int | None
 
@@ -316,29 +322,6 @@ class Orphan:
     since: int
 
 
-@record
-class PrincipalKey:
-    """A key that was registered or ended by a claim; one that only the catalogue declares has no row."""
-
-    key_id: str
-    holder: str
-    public_key: str  # hex; empty where only its end is known
-    ends_at: int | None  # from when on (ms) it speaks for nobody
-    revoked: bool  # else another key took its place then
-
-
-@record
-class StandingApproval:
-    """Approvals of a step's content that no operation has used yet: those of a plan whose step is not dispatched."""
-
-    slot_id: str
-    intent_id: str
-    content_digest: str
-    approvals: list[str]
-    approval_expiries: dict[str, int]
-    approval_keys: dict[str, str]
-
-
 Row = TypeVar("Row")
 
 
@@ -350,6 +333,10 @@ class Table(Protocol[Row]):
     def put(self, key: str, row: Row) -> None: ...
 
     def delete(self, key: str) -> None: ...
+
+    def page(self, prefix: str, after: str, limit: int) -> list[str]:
+        """Up to `limit` of the keys that begin with `prefix`, above `after`, sorted, without listing the others."""
+        ...
 
 
 class Index(Protocol):
@@ -390,6 +377,7 @@ class State(Protocol):
     quarantines: Table[Quarantine]  # key: quarantine id
     holds: Table[Hold]  # key: hold_key
     orphans: Table[Orphan]  # key: orphan id
+    archives: Table[Archive]  # key: intent id; of ended intents that wait for their retention, or were archived
     catalogues: Table[str]  # key: digest; the catalogue's canonical JSON
     protocols: Table[str]  # key: protocol_key; what the latest catalogue with that version said of the type, as JSON
     keys: Table[PrincipalKey]  # key: key id
@@ -419,6 +407,7 @@ TABLES: dict[str, type] = {
     "quarantines": Quarantine,
     "holds": Hold,
     "orphans": Orphan,
+    "archives": Archive,
     "catalogues": str,
     "protocols": str,
     "keys": PrincipalKey,
@@ -434,6 +423,7 @@ INDEXES: tuple[str, ...] = (
 
 TIMED_TABLES: dict[str, str] = {
     "plans": "PLAN", "operations": "OPERATION", "commitments": "COMMITMENT", "custodies": "LEASE", "owners": "OWNER",
+    "archives": "INTENT",
 }  # fmt: skip
 """Tables whose rows carry `timer` and `deadline_at`, with the subject kind that their timers name."""
 

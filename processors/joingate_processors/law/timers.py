@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from joingate_processors.law import (
+    archive,
     commitment_time,
     conditions,
     order,
@@ -39,6 +40,8 @@ def timer_fired(case: Case, claim: c.TimerFired) -> Ruling:
             return commitment_time.fired(case, commitment)
     elif claim.subject_kind in ("OWNER", "LEASE"):
         return owners.timer_fired(case, claim)
+    elif claim.subject_kind == "INTENT":
+        return archive.fired(case, claim)
     refuse("ALREADY_RESOLVED", f"{claim.timer} of {claim.subject_id} is not waited for any more", claim.subject_id)
 
 
@@ -75,7 +78,7 @@ def _operation(case: Case, operation: Operation) -> Ruling:
             return _ruled(operation, "ESCALATED", task, [outcomes.escalate(case, operation, task, [])])
         case (
             "NONE" | "PROGRESS" | "DISPOSITION" | "RELEASE" | "VERIFICATION" | "RECONCILIATION" | "DUE" | "VALIDITY"
-            | "TRANSFER" | "LEASE" | "RETIREMENT" | "UNKNOWN"
+            | "TRANSFER" | "LEASE" | "RETIREMENT" | "RETENTION" | "UNKNOWN"
         ):  # fmt: skip
             refuse("ALREADY_RESOLVED", f"an operation has no timer {operation.timer}", operation.operation_id)
         case _:

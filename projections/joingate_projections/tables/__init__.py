@@ -42,6 +42,19 @@ NOTHING_OUTSIDE = dict.fromkeys(
 )
 """The counts of what is open in the world outside, for a row under which nothing is yet."""
 
+NOT_ARCHIVED: Row = {
+    "archive_since": None,
+    "archive_due": None,
+    "archive_cause": "",
+    "archived_at": None,
+    "archived_rows": 0,
+}
+"""The fields of an intent that is not to be archived so far.
+
+`archive_due` (ms) is the earliest moment: whatever ends under it later puts it off. Null with a cause: it waits for
+what the cause says.
+"""
+
 _ALL = (
     Table("intents", ("status", "shown", "tenant", "plan_id"), ("status", "shown")),
     Table("goals", ("intent_id", "goal_id", "status", "shown", "risk_class", "parent_goal_id"), ("status", "shown")),

@@ -5,7 +5,19 @@ leads from a slot to its latest operation and to the step of the latest adopted 
 operation to the steps of other plans that show it. Those are bounded, and so is the cost of a change of an operation.
 """
 
-from joingate_projections.tables import KEPT_MAX, NOTHING_OUTSIDE, At, Row, Rows, goals, joined, kept, lineage, shown
+from joingate_projections.tables import (
+    KEPT_MAX,
+    NOT_ARCHIVED,
+    NOTHING_OUTSIDE,
+    At,
+    Row,
+    Rows,
+    goals,
+    joined,
+    kept,
+    lineage,
+    shown,
+)
 from joingate_schemas.facts import (
     IntentCancelled,
     IntentClosed,
@@ -34,6 +46,7 @@ def intent_declared(rows: Rows, fact: IntentDeclared, at: At) -> None:
         "supersedes": fact.supersedes,
         "close_needs_goals": fact.close_needs_goals,
         "status": "OPEN",
+        **NOT_ARCHIVED,
     }
     old = rows.get("intents", fact.intent_id)
     goals.declared(rows, fact, old, at)
