@@ -14,7 +14,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from joingate.cli import catalogues, lists, quarantines, questions, reading, scenes, serving, topics, tracing, upgrades
+from joingate.cli import (
+    catalogues,
+    gateways,
+    lists,
+    quarantines,
+    questions,
+    reading,
+    scenes,
+    serving,
+    topics,
+    tracing,
+    upgrades,
+)
 from joingate.faults import FAILED, INTERRUPTED, MALFORMED, FaceError
 
 HELP = """A gate over Apache Kafka that decides, exactly once, which of an agent's actions may go ahead.
@@ -136,7 +148,7 @@ def face(
     """Read by `Face.main`, which meets the errors; declared here so that --help tells of it."""
 
 
-for room in (serving, topics, tracing, scenes, reading, questions, lists, quarantines, catalogues, upgrades):
+for room in (serving, gateways, topics, tracing, scenes, reading, questions, lists, quarantines, catalogues, upgrades):
     room.add_to(app)
 
 

@@ -25,7 +25,7 @@ from rocksdict import AccessType, Options, Rdict, RdictIter, WriteBatch
 
 from joingate_projections.tables import TABLES, Row
 
-LAYOUT_VERSION = 5
+LAYOUT_VERSION = 6
 """The version of tables, indexes and folding; raise it whenever the same ledger would give other rows."""
 
 _ROW, _INDEX, _COUNT, _POSITION, _META, _STATUS = b"r", b"i", b"c", b"p", b"m", b"s"

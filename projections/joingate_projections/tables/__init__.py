@@ -43,7 +43,7 @@ NOTHING_OUTSIDE = dict.fromkeys(
 """The counts of what is open in the world outside, for a row under which nothing is yet."""
 
 _ALL = (
-    Table("intents", ("status", "shown", "tenant", "plan_id"), ("status", "shown")),
+    Table("intents", ("status", "shown", "tenant", "plan_id", "open_for"), ("status", "shown")),
     Table("goals", ("intent_id", "goal_id", "status", "shown", "risk_class", "parent_goal_id"), ("status", "shown")),
     Table("plans", ("intent_id", "plan_id", "status", "shown"), ("status", "shown")),
     Table(
