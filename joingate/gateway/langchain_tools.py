@@ -14,7 +14,7 @@ def gated_tool(tool: BaseTool, ask: Callable[[Mapping[str, Any]], Row], hidden: 
     def asking(**given: Any) -> Row:
         return ask(given)
 
-    form = tool.tool_call_schema
+    form: Any = tool.tool_call_schema  # a model of pydantic, old or new, or a schema already
     return StructuredTool.from_function(
         func=asking,
         name=tool.name,
