@@ -119,6 +119,7 @@ _PATHS = {
     "quarantine": "Records that could not be read, with their bytes.",
     "decisions": "The ledger's decisions with their facts. `intent` and `claim` find those that mention an id.",
     "observations": "Each source's latest news about a subject; `unbelieved` says why it counted for nothing.",
+    "alerts": "Operations whose payloads are much alike within a declared window. They block nothing.",
     "owners": "Owners that are gone, by partition, with how much of theirs was found.",
     "catalogues": "The catalogue in force on each partition.",
 }

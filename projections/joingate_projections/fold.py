@@ -13,6 +13,7 @@ from joingate_projections.tables import (
     At,
     Row,
     Rows,
+    alike,
     commitments,
     decision_key,
     goals,
@@ -164,6 +165,7 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             intents.step_succeeded(rows, fact, at)
         case OperationOpened():
             operations.opened(rows, fact, at)
+            alike.opened(rows, fact, at)
         case OperationReady():
             operations.ready(rows, fact, at)
         case AttemptStarted():
@@ -224,6 +226,7 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             row = {"partition": at.partition, "digest": fact.digest, "version": fact.version, **at.born()}
             rows.put("catalogues", f"{at.partition:05d}", row)
             rows.put("catalogue_sources", fact.digest, {"json": fact.catalogue.decode(errors="replace")})
+            alike.declared(rows, fact, at)
         case UnknownFact():
             rows.count("unknown_facts", fact.name)
         case _:

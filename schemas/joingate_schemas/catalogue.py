@@ -51,7 +51,8 @@ class Argument:
 class Action:
     """A tool. `executor` owns the topic `commands.<executor>`; `business_key` is a template such as `{fee_id}`.
 
-    `counterparty` is a template too: to whom the obligation that it makes is owed, as in `customer:{to}`.
+    `counterparty` is a template too: to whom the obligation that it makes is owed, as in `customer:{to}`. `alike_ms` is
+    the window within which much alike payloads are told as near-duplicates (None: they are not); the law ignores it.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Action:
     obligation: str | None = None
     counterparty: str = ""
     verification: bool = False
+    alike_ms: int | None = None
 
     @property
     def irreversible(self) -> bool:

@@ -57,6 +57,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         "obligation": "The type of the commitment that its success creates.",
         "counterparty": "A template: to whom that obligation is owed, as in customer:{to}.",
         "verification": "Whether it counts as done only once somebody else has seen the effect.",
+        "alike": "Within how long much alike payloads raise a near-duplicate alert, which blocks nothing; left out: "
+        "none.",
     },
     "arguments": {
         "meaning": "Whether two wishes that differ in it are two wishes.",

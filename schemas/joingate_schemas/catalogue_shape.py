@@ -105,6 +105,7 @@ class ActionShape(Shape):
     obligation: str | None = None
     counterparty: str = ""
     verification: bool = False
+    alike: PositiveDuration | None = None
 
 
 class ObligationShape(Shape):
@@ -226,7 +227,7 @@ IN_MS: dict[type[Shape], dict[str, str]] = {
     },
     ActionShape: {
         "silence": "silence_ms", "permit": "permit_ms", "hold": "hold_ms", "in_doubt": "in_doubt_ms",
-        "approval_within": "approval_ms",
+        "approval_within": "approval_ms", "alike": "alike_ms",
     },
     ObligationShape: {
         "verification": "verification_ms", "release": "release_ms", "release_retry": "release_retry_ms",

@@ -84,6 +84,7 @@ _ALL = (
     Table("observations", ("subject_id", "intent_id", "source")),
     Table("owners", ("owner_id", "status"), ("status",)),
     Table("catalogues", ("digest",)),
+    Table("alerts", ("tenant", "action", "intent_id", "operation_id", "kind", "since"), ("kind",), order="since"),
     Table("lineage", ("above", "below"), hidden=True),
     Table("pending", ("order",), hidden=True),
     Table("debts", ("who", "of"), hidden=True),
@@ -93,6 +94,8 @@ _ALL = (
     Table("followers", hidden=True),
     Table("plan_steps", hidden=True),
     Table("subject_orphans", hidden=True),
+    Table("alike_windows", hidden=True),
+    Table("alike_recent", hidden=True),
 )  # fmt: skip
 TABLES: dict[str, Table] = {table.name: table for table in _ALL}
 """Every table by its name."""
