@@ -275,3 +275,54 @@ def run_sample(settings: Settings, stop: threading.Event, reporter: Reporter, *,
         reporter.say("SERVING", f"bank at {bank.url}, executors {', '.join(names)}", ready=True, url=bank.url)
         run_executors(connection, catalogue, bank.url, names, stop)
     reporter.say("STOPPED")
+
+
+def run_gateway(settings: Settings, stop: threading.Event, reporter: Reporter) -> None:
+    """Serve agents over HTTP and MCP until told to stop."""
+    import uvicorn
+
+    from joingate.gateway.http import create_app
+    from joingate.gateway.running import made_gateway, read_tokens
+
+    tokens = read_tokens(settings)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                port = self.servers[0].sockets[0].getsockname()[1]
+                url = f"http://{settings.host}:{port}"
+                reporter.say("SERVING", f"{url}, MCP at {url}/mcp", ready=True, url=url)
+
+    reporter.say("STARTING")
+    with made_gateway(settings) as gateway:
+        config = uvicorn.Config(
+            create_app(gateway, tokens), host=settings.host, port=settings.gateway_port, log_level="warning",
+            timeout_graceful_shutdown=5,
+        )  # fmt: skip
+        try:
+            # The server takes the signals over while it runs, and hands them on to our handlers when it has ended.
+            Server(config).run()
+        except SystemExit as error:
+            raise FaceError(
+                f"The gateway can't listen on {settings.host}:{settings.gateway_port}: another process has it, or may "
+                "not. Set JOINGATE_GATEWAY_PORT."
+            ) from error
+        finally:
+            stop.set()
+    reporter.say("STOPPED")
+
+
+def run_gateway_stdio(settings: Settings, bind: list[str], occurrence: str, request: str) -> None:
+    """Serve the one MCP client at the other end of stdin and stdout, with the token of the settings."""
+    import anyio
+
+    from joingate.gateway.mcp_server import serve_stdio
+    from joingate.gateway.running import made_gateway, read_tokens, said_by
+
+    harness = said_by(bind, occurrence, request)
+    caller = read_tokens(settings).caller(settings.gateway_token)
+    if caller is None:
+        raise FaceError("The token in JOINGATE_GATEWAY_TOKEN is not known: make one with `joingate gateway token`.")
+    with made_gateway(settings) as gateway:
+        anyio.run(serve_stdio, gateway, caller, harness)

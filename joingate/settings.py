@@ -72,6 +72,16 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=0, le=PORT_MAX, description="The API's port; 0 takes a free one.")
     api_url: str = Field(default="http://127.0.0.1:8080", description="Where `status` and `explain` ask.")
 
+    gateway_port: int = Field(
+        default=8090, ge=0, le=PORT_MAX, description="The agents' gateway's port; 0 takes a free one."
+    )
+    gateway_tokens: Path | None = Field(
+        default=None, description="The gateway's file of tokens; else gateway/tokens.jsonl in the data folder."
+    )
+    gateway_token: str = Field(default="", description="The token of the one client of `gateway --stdio`.")
+    gateway_calls: float = Field(default=600.0, gt=0, description="Calls a minute that each tenant may make.")
+    gateway_open: int = Field(default=400, ge=1, le=500, description="Wishes that each tenant may have under way.")
+
     @field_validator("bootstrap_servers")
     @classmethod
     def _addresses(cls, text: str) -> str:

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from joingate.cli import (
     catalogues,
+    gateways,
     keys,
     lists,
     quarantines,
@@ -149,7 +150,9 @@ def face(
     """Read by `Face.main`, which meets the errors; declared here so that --help tells of it."""
 
 
-for room in (serving, topics, tracing, scenes, reading, questions, lists, quarantines, keys, catalogues, upgrades):
+for room in (
+    serving, gateways, topics, tracing, scenes, reading, questions, lists, quarantines, keys, catalogues, upgrades,
+):  # fmt: skip
     room.add_to(app)
 
 

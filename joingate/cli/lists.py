@@ -71,7 +71,9 @@ def _row(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def incidents(
-    word: Annotated[str | None, typer.Option("--word", help="ORPHANED, IN DOUBT, BREACHED or UNREADABLE.")] = None,
+    word: Annotated[
+        str | None, typer.Option("--word", help="ORPHANED, IN DOUBT, BREACHED, UNREADABLE or NEAR DUPLICATE.")
+    ] = None,
     intent: Intent = None,
     at_least: AtLeast = None,
     limit: Limit = None,

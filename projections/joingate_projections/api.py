@@ -120,6 +120,7 @@ _PATHS = {
     "decisions": "The ledger's decisions with their facts. `intent` and `claim` find those that mention an id.",
     "observations": "Each source's latest news about a subject; `unbelieved` says why it counted for nothing.",
     "keys": "Principals' keys that were registered or ended by a claim, by partition.",
+    "alerts": "Operations whose payloads are much alike within a declared window. They block nothing.",
     "owners": "Owners that are gone, by partition, with how much of theirs was found.",
     "catalogues": "The catalogue in force on each partition.",
 }

@@ -13,6 +13,7 @@ from joingate_projections.tables import (
     At,
     Row,
     Rows,
+    alike,
     archives,
     commitments,
     decision_key,
@@ -176,6 +177,7 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             intents.step_succeeded(rows, fact, at)
         case OperationOpened():
             operations.opened(rows, fact, at)
+            alike.opened(rows, fact, at)
         case OperationReady():
             operations.ready(rows, fact, at)
         case AttemptStarted():
@@ -246,6 +248,7 @@ def fold_fact(rows: Rows, fact: AnyFact | UnknownFact, at: At) -> None:
             row = {"partition": at.partition, "digest": fact.digest, "version": fact.version, **at.born()}
             rows.put("catalogues", f"{at.partition:05d}", row)
             rows.put("catalogue_sources", fact.digest, {"json": fact.catalogue.decode(errors="replace")})
+            alike.declared(rows, fact, at)
         case RetentionSet():
             archives.retention_set(rows, fact, at)
         case RetentionSwept():

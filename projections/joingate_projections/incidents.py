@@ -1,7 +1,8 @@
 """Incidents: everything that needs somebody, in one list, oldest first, each with cause, what to do, and its lineage.
 
-Four tables hold them: what is orphaned, what is in doubt, commitments that are breached, and records that could not be
-read. An incident is gone from the list when its cause is gone; nobody has to close it.
+Five tables hold them: what is orphaned, what is in doubt, commitments that are breached, records that could not be
+read, and pairs of operations that are much alike. An incident is gone from the list when its cause is gone; nobody has
+to close it.
 """
 
 from collections.abc import Iterator
@@ -11,17 +12,20 @@ from typing import TypeAlias
 from joingate_projections import lineage
 from joingate_projections.paging import Place, cursor_of, place_after
 from joingate_projections.store import View, index_value
-from joingate_projections.tables import Row, shown
+from joingate_projections.tables import Row, alike, shown
 from joingate_projections.tables.lineage import node
 
 UNREADABLE = "UNREADABLE"
-WORDS = (shown.ORPHANED, shown.IN_DOUBT, shown.BREACHED, UNREADABLE)
+ALIKE = "NEAR DUPLICATE"
+WORDS = (shown.ORPHANED, shown.IN_DOUBT, shown.BREACHED, UNREADABLE, ALIKE)
 SCANNED_MAX = 5_000
 _SOURCES = (
     ("orphans", "since", shown.ORPHANED),
     ("in_doubt", "since", shown.IN_DOUBT),
     ("commitments", "breached_since", shown.BREACHED),
+    ("alerts", "since", ALIKE),
 )
+_TABLE_OF = {word: table for table, _, word in _SOURCES}
 _Found: TypeAlias = tuple[str, str, str]  # since, the kind of incident, the key of its row
 
 
@@ -67,12 +71,12 @@ def _unreadable(view: View) -> Iterator[tuple[str, Row]]:
 def _incident(view: View, found: _Found, now: int) -> Row | None:
     """One incident as it is told; None: another one tells of the same already."""
     since, word, key = found
-    table = {shown.ORPHANED: "orphans", shown.IN_DOUBT: "in_doubt", shown.BREACHED: "commitments"}.get(
-        word, "quarantine"
-    )
+    table = _TABLE_OF.get(word, "quarantine")
     row = view.get(table, key)
     if row is None or (word == shown.BREACHED and row["orphans"]):
         return None  # What is overdue as well as breached is told as the orphan that it is.
+    if word == ALIKE and not alike.is_open(view.get("operations", one) for one in row["operation_id"]):
+        return None
     kind, subject_id = _subject(word, key, row)
     deadline_at = row.get("deadline_at")
     return {
@@ -101,6 +105,12 @@ def suggested(word: str, row: Row) -> str:
     """What to do about it: what the ledger suggests, else what its kind of trouble asks for."""
     if word == shown.ORPHANED:
         return str(row["suggested_action"])
+    if word == ALIKE:
+        both = f"{row['earlier_id']} and {row['subject_id']}"
+        return (
+            f"see whether {both} are one wish: if so, cancel the later one or have it undone; if both are honest, "
+            "nothing is to be done"
+        )
     if word == UNREADABLE:
         return "mend its bytes and re-drive it, or dismiss it: joingate quarantine"
     if word == shown.BREACHED:

@@ -42,6 +42,7 @@ _KNOWN_BY: dict[str, tuple[str, ...]] = {
     "operations": ("intent_id", "commitment_id", "compensates", "external_id"),
     "commitments": ("intent_id", "operation_id", "resource_refs", "owner_id"),
     "orphans": ("intent_id", "subject_id"),
+    "alerts": ("intent_id", "operation_id"),
     "in_doubt": ("intent_id", "subject_id"),
     "resources": ("resource_ref", "operation_id", "intent_id"),
     "quarantine": ("scope",),

@@ -60,7 +60,8 @@ class Argument:
 class Action:
     """A tool. `executor` owns the topic `commands.<executor>`; `business_key` is a template such as `{fee_id}`.
 
-    `counterparty` is a template too: to whom the obligation that it makes is owed, as in `customer:{to}`.
+    `counterparty` is a template too: to whom the obligation that it makes is owed, as in `customer:{to}`. `alike_ms` is
+    the window within which much alike payloads are told as near-duplicates (None: they are not); the law ignores it.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Action:
     counterparty: str = ""
     verification: bool = False
     draws: dict[str, str] = field(default_factory=dict)  # type of obligation -> a number, or a template of one
+    alike_ms: int | None = None
 
     @property
     def irreversible(self) -> bool:

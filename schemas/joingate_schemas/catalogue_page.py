@@ -68,6 +68,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         "draws": "How much it takes of the commitments that its step relies on, by their type: a whole number, or an "
         "argument in braces. Beyond what is left, EXCEEDS_COMMITMENT.",
         "verification": "Whether it counts as done only once somebody else has seen the effect.",
+        "alike": "Within how long much alike payloads raise a near-duplicate alert, which blocks nothing; left out: "
+        "none.",
     },
     "arguments": {
         "meaning": "Whether two wishes that differ in it are two wishes.",

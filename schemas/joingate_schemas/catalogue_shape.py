@@ -116,6 +116,7 @@ class ActionShape(Shape):
     counterparty: str = ""
     verification: bool = False
     draws: dict[str, str | int] = {}
+    alike: PositiveDuration | None = None
 
 
 class ObligationShape(Shape):
@@ -249,7 +250,7 @@ IN_MS: dict[type[Shape], dict[str, str]] = {
     },
     ActionShape: {
         "silence": "silence_ms", "permit": "permit_ms", "hold": "hold_ms", "in_doubt": "in_doubt_ms",
-        "approval_within": "approval_ms",
+        "approval_within": "approval_ms", "alike": "alike_ms",
     },
     ObligationShape: {
         "verification": "verification_ms", "release": "release_ms", "release_retry": "release_retry_ms",

@@ -96,7 +96,7 @@ def test_incidents_are_filtered_by_word_and_by_intent(troubled: StoreReader) -> 
     assert [row["subject_id"] for row in listed(troubled, word=ORPHANED)] == ["c1"]
     assert listed(troubled, intent="acme/other") == []
     assert len(listed(troubled, intent=INTENT)) == 4  # an unreadable record's scope is the intent that it may be about
-    with pytest.raises(BadQuestion, match="one of ORPHANED, IN DOUBT, BREACHED, UNREADABLE"):
+    with pytest.raises(BadQuestion, match="one of ORPHANED, IN DOUBT, BREACHED, UNREADABLE, NEAR DUPLICATE"):
         listed(troubled, word="SAD")
     for limit in ("0", "501", "many"):
         with pytest.raises(BadQuestion, match="limit is a whole number from 1 to 500"):

@@ -56,7 +56,7 @@ what the cause says.
 """
 
 _ALL = (
-    Table("intents", ("status", "shown", "tenant", "plan_id"), ("status", "shown")),
+    Table("intents", ("status", "shown", "tenant", "plan_id", "open_for"), ("status", "shown")),
     Table("goals", ("intent_id", "goal_id", "status", "shown", "risk_class", "parent_goal_id"), ("status", "shown")),
     Table("plans", ("intent_id", "plan_id", "status", "shown"), ("status", "shown")),
     Table(
@@ -98,6 +98,7 @@ _ALL = (
     Table("owners", ("owner_id", "status"), ("status",)),
     Table("keys", ("key_id", "holder", "status"), ("status",)),
     Table("catalogues", ("digest",)),
+    Table("alerts", ("tenant", "action", "intent_id", "operation_id", "kind", "since"), ("kind",), order="since"),
     Table("lineage", ("above", "below"), hidden=True),
     Table("pending", ("order",), hidden=True),
     Table("debts", ("who", "of"), hidden=True),
@@ -107,6 +108,8 @@ _ALL = (
     Table("followers", hidden=True),
     Table("plan_steps", hidden=True),
     Table("subject_orphans", hidden=True),
+    Table("alike_windows", hidden=True),
+    Table("alike_recent", hidden=True),
 )  # fmt: skip
 TABLES: dict[str, Table] = {table.name: table for table in _ALL}
 """Every table by its name."""

@@ -89,8 +89,10 @@ def intent_closed(rows: Rows, fact: IntentClosed, at: At) -> None:
 
 
 def put_intent(rows: Rows, row: Row) -> None:
-    """Set an intent's row with its word."""
-    rows.put("intents", row["intent_id"], {**row, "shown": shown.of_intent(row)})
+    """Set an intent's row with its word, and the tenant for whom something of it is open outside (None: nothing is)."""
+    outside = row["operations_open"] or row["commitments_open"]
+    open_for = row["intent_id"].partition("/")[0] if outside else None
+    rows.put("intents", row["intent_id"], {**row, "shown": shown.of_intent(row), "open_for": open_for})
 
 
 def add_to_intent(rows: Rows, intent_id: str, by: dict[str, int], at: At) -> None:

@@ -1,0 +1,1 @@
+"""The gateway's tests: the core over the real law in memory, and every door over a real broker."""
