@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from joingate_processors.forensics.checker import check
 from joingate_processors.gate.docket import DECISION_BYTES_MAX
 from joingate_processors.law import owners
 from joingate_processors.law.evolve_owners import put_commitment
@@ -461,3 +462,22 @@ def test_without_declared_kinds_every_named_owner_but_a_worker_lasts() -> None:
     court.perform("s1")
     assert court.transfer("s1", "worker:17").reason == court.transfer("s1", "robot").reason == "NOT_DURABLE"
     assert court.transfer("s1", "robot:3").verdict == "ACCEPTED"
+
+
+@pytest.mark.parametrize("releasing", [False, True])
+def test_an_assignment_hands_over_what_is_under_way_too(releasing: bool) -> None:
+    """Its creation, or its release, goes on for the new owner: the control plane takes nothing out of the gate's hands."""
+    court = Court(varied())
+    court.load()
+    court.open(step("s1", "reserve_window", "w"))
+    if releasing:
+        court.active("s1")
+        court.release("s1")
+    else:
+        court.dispatch("s1")
+    assert court.assign("s1", "team:ops", "takeover").verdict == "ACCEPTED"
+    under_way = court.release_of("s1") if releasing else "s1"
+    assert court.prepared(under_way).verdict == "ACCEPTED"
+    assert court.commit(under_way, external_id="x-9").verdict == "ACCEPTED"
+    assert court.commitment("s1").owner_id == "team:ops"
+    assert check(court.decisions, raw=court.ledger) == []

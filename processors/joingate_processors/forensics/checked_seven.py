@@ -63,14 +63,21 @@ def _verdict(ids: tuple[str, ...], cases: int) -> RuleVerdict:
     return "BROKEN" if ids else "HELD" if cases else "NOT_TRIED"
 
 
+_ASSIGNING = frozenset({"AssignOwner", "RetireOwner", "TimerFired"})
+"""By these the control plane gives a commitment to somebody as it stands: its creation and its release go on for him."""
+
+
 @dataclass
 class _Duty:
-    """One commitment: where it stands, who owns it and since which seq, who owned it, and its fencing token."""
+    """One commitment: where it stands, who owns it, who owned it, and its fencing token.
+
+    `fenced_seq`: the last decision by which it was taken over from somebody who had to let go of what he had started.
+    """
 
     proposed: f.CommitmentProposed
     status: str
     owner: str
-    owner_seq: int
+    fenced_seq: int
     token: int = -1
     past: set[str] = field(default_factory=set)
     serving: list[str] = field(default_factory=list)  # operations that serve it, in the order of their opening
@@ -172,7 +179,7 @@ class SevenBook:
                 case f.OwnerChanged():
                     duty = self._duties.get(fact.commitment_id)
                     if duty is not None:
-                        self._hand_over(duty, fact.after, decision.seq, fact.fencing_token)
+                        self._hand_over(duty, fact.after, decision, fact.fencing_token)
                 case f.OwnerRetired():
                     self._retired.add(fact.owner_id)
                     # A sweep over many goes on by its timer; what it has not come to yet is not overlooked.
@@ -182,7 +189,7 @@ class SevenBook:
                 case _:
                     pass  # changes no owner
 
-    def _hand_over(self, duty: _Duty, owner: str, seq: int, token: int) -> None:
+    def _hand_over(self, duty: _Duty, owner: str, decision: Decision, token: int) -> None:
         commitment_id = duty.proposed.commitment_id
         self._cases["TRANSFER_FENCED"] += 1
         if token <= duty.token:
@@ -194,7 +201,9 @@ class SevenBook:
         self._owned.setdefault(duty.owner, set()).discard(commitment_id)
         duty.past.add(duty.owner)
         duty.past.discard(owner)
-        duty.owner, duty.owner_seq = owner, seq
+        duty.owner = owner
+        if decision.claim_type not in _ASSIGNING:
+            duty.fenced_seq = decision.seq
         self._owned.setdefault(owner, set()).add(commitment_id)
         self._check_owned(duty)
 
@@ -254,7 +263,7 @@ class SevenBook:
         if status == "TRANSFER_PENDING":
             self._break("TRANSFER_FENCED", commitment_id, "something is started for it while it is handed over",
                         operation_id)  # fmt: skip
-        elif duty.past and effect.opened_seq < duty.owner_seq:
+        elif duty.past and effect.opened_seq < duty.fenced_seq:
             self._break("TRANSFER_FENCED", commitment_id, "what its former owner had started may still act",
                         operation_id)  # fmt: skip
         if permit and operation_id == duty.proposed.operation_id:
