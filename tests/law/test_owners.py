@@ -466,7 +466,7 @@ def test_without_declared_kinds_every_named_owner_but_a_worker_lasts() -> None:
 
 @pytest.mark.parametrize("releasing", [False, True])
 def test_an_assignment_hands_over_what_is_under_way_too(releasing: bool) -> None:
-    """Its creation, or its release, goes on for the new owner: the control plane takes nothing out of the gate's hands."""
+    """Its creation, or its release, goes on for the new owner: it is the gate that carries them."""
     court = Court(varied())
     court.load()
     court.open(step("s1", "reserve_window", "w"))

@@ -64,7 +64,7 @@ def _verdict(ids: tuple[str, ...], cases: int) -> RuleVerdict:
 
 
 _ASSIGNING = frozenset({"AssignOwner", "RetireOwner", "TimerFired"})
-"""By these the control plane gives a commitment to somebody as it stands: its creation and its release go on for him."""
+"""By these the control plane gives a commitment to somebody as it stands: what is under way goes on."""
 
 
 @dataclass
