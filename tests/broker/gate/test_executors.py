@@ -213,13 +213,23 @@ def test_a_stopped_executor_ends_what_runs_and_leaves_the_rest_to_the_next(shop:
     assert shop.facts(OperationInDoubt) == []
 
 
-@pytest.mark.parametrize("action", ["pay", "note"])
-def test_what_does_not_end_before_the_drain_does_is_in_doubt(shop: Shop, action: str) -> None:
-    """Sync and async alike: reported before the process ends, with 0."""
-    first = shop.executor(waits_for=str(shop.go), options={"drain_s": 0.2})
+@pytest.mark.parametrize(
+    ("action", "drain_s", "signals"),
+    [
+        ("pay", 0.2, [signal.SIGTERM]),
+        ("note", 0.2, [signal.SIGTERM]),
+        ("pay", 3_600.0, [signal.SIGTERM, signal.SIGINT]),
+    ],
+)
+def test_what_does_not_end_before_the_drain_does_is_in_doubt(
+    shop: Shop, action: str, drain_s: float, signals: list[signal.Signals]
+) -> None:
+    """Sync and async alike, at the deadline or at a second signal: reported before the process ends, with 0."""
+    first = shop.executor(waits_for=str(shop.go), options={"drain_s": drain_s})
     operation = shop.ask("ann", action)
     shop.await_effects(1)
-    first.send_signal(signal.SIGTERM)
+    for one in signals:
+        first.send_signal(one)
     assert first.wait(60) == 0
     (doubt,) = shop.await_fact(OperationInDoubt, operation)
     assert "the executor was stopped before the effect came to an end" in doubt.cause
