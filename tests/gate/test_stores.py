@@ -62,6 +62,31 @@ def test_a_row_is_found_as_it_was_put_and_gone_once_deleted(state: State, table:
     assert rows.get("other") == first
 
 
+def test_keys_are_listed_by_what_they_begin_with_sorted_and_as_changed(state: State) -> None:
+    steps = state.steps
+    assert steps.page("a\x1f", "", 9) == []
+    for key in ("a\x1fz", "a\x1fb", "a\x1fä", "b\x1fa", "ab", "a"):
+        steps.put(key, row("steps", seq=1))
+    assert steps.page("a\x1f", "", 9) == ["a\x1fb", "a\x1fz", "a\x1fä"]
+    assert steps.page("a\x1f", "", 2) == ["a\x1fb", "a\x1fz"]
+    assert steps.page("a\x1f", "a\x1fb", 9) == ["a\x1fz", "a\x1fä"]
+    assert steps.page("", "a\x1fä", 9) == ["ab", "b\x1fa"]
+    steps.delete("a\x1fz")
+    steps.delete("never there")
+    steps.put("a\x1fc", row("steps", seq=2))
+    steps.put("a\x1fb", row("steps", seq=3))
+    assert steps.page("a\x1f", "", 9) == ["a\x1fb", "a\x1fc", "a\x1fä"]
+    if isinstance(state, RocksState):
+        state.commit(Position(seq=2))
+        assert steps.page("a\x1f", "", 9) == ["a\x1fb", "a\x1fc", "a\x1fä"]
+        steps.delete("a\x1fb")
+        steps.put("a\x1fz", row("steps", seq=4))
+        assert steps.page("a\x1f", "", 9) == ["a\x1fc", "a\x1fz", "a\x1fä"]
+        assert steps.page("a\x1f", "a\x1fc", 1) == ["a\x1fz"]
+    steps.put("a\x1fz", row("steps", seq=5))
+    assert steps.page("a\x1f", "a\x1fc", 9) == ["a\x1fz", "a\x1fä"]
+
+
 @pytest.mark.parametrize("index", INDEXES)
 def test_members_are_listed_sorted_and_by_owner(state: State, index: str) -> None:
     members = getattr(state, index)
