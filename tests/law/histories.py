@@ -48,6 +48,8 @@ ACTIONS = [
     "rent",
     "make_filing",
 ]
+MAKING = ("reserve_gpus", "open_credit")
+TAKING = (*MAKING, "run_on_gpus", "run_on_gpus", "run_when_told", "capture")
 GOALS: list[c.Goal] = [
     {"goal_id": "g1", "acceptance": "g1"}, {"goal_id": "g2", "acceptance": "g2", "parent_goal_id": "g1"},
 ]  # fmt: skip
@@ -71,7 +73,9 @@ class History:
         self._made = 0
         self._intents: list[str] = []
         self._sent: list[tuple[c.AnyClaim, ClaimTopic]] = []
-        self.actions = [one for one in ACTIONS if one in catalogue.actions]
+        # Actions that take of what commitments hold, with those that make such commitments; then they are all there is.
+        self.taking = [name for name in TAKING if name in catalogue.actions]
+        self.actions = self.taking or [one for one in ACTIONS if one in catalogue.actions]
         self.limited = bool(catalogue.limits)  # then intents have budgets, and their goals are looked at
 
     # --- the whole of it ---------------------------------------------------------------------------------------------
@@ -279,6 +283,12 @@ class _View:
             action = rng.choice(self._history.actions)
             key = f"{action}-{number}" if rng.random() < 0.8 else f"{action}-again"
             made = step(f"s{number}", action, key, edges=edges, goal_id=goal, parallel=rng.random() < 0.3)
+            if self._history.taking:
+                made["arguments"] = {"count": 8, "need": rng.randint(3, 8), "sum": rng.choice([30, 60, 100])}
+                made["commitments"] = [one.commitment_id for one in self._commitments if one.status == "ACTIVE"]
+                made["parallel"] = True  # what has to be ready is what it takes of
+                if action in MAKING:
+                    made["edges"] = []  # what holds something comes first, and others rely on it
             if (action, key) not in [(one["action"], one.get("business_key")) for one in steps]:
                 steps.append(made)
         return steps
@@ -329,9 +339,15 @@ class _View:
 
     def _about_commitment(self, one: Commitment) -> c.AnyClaim | None:
         common, rng = self._common(), self._rng
+        if self._history.taking and rng.random() < 0.1:
+            to = rng.choice(["MIGRATED", "FREED", "SATISFIED"])
+            return c.Override(**common, subject_kind="COMMITMENT", subject_id=one.commitment_id, to=to,
+                              reason="asked", evidence=["ticket:1"])  # fmt: skip
         match one.status:
             case "PROPOSED" | "UNKNOWN":
                 return self._look("COMMITMENT", one.commitment_id, "PRESENT", None)
+            case "ACTIVE" if self._history.taking and rng.random() < 0.8:
+                return self._dispatch()
             case "ACTIVE" if rng.random() < 0.3:
                 return c.MarkSatisfied(**common, commitment_id=one.commitment_id, evidence=["used"])
             case "ACTIVE" if rng.random() < 0.3:

@@ -1,13 +1,15 @@
 """Random histories keep every invariant: of the state on the way, of the ledger at the end, and over every restart."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from joingate_schemas import claims as c
 from joingate_schemas.catalogue import Catalogue, Limit
 
-from .catalogues import raised, varied, without_action, without_keys, without_type
+from .catalogues import raised, sealed, varied, without_action, without_keys, without_type
+from .draws_catalogue import quantified
 from .histories import History
 from .limited_catalogue import DAY_MS, priced
 from .table_archive import keeping
@@ -77,6 +79,26 @@ def test_histories_in_which_what_has_ended_is_archived_keep_every_invariant() ->
         assert audit.holds, "\n".join(audit.lines())
     assert reasons["IntentArchived"] >= 3
     assert reasons["INTENT_ARCHIVED"] >= 5
+
+
+def _regraded() -> Catalogue:
+    """The catalogue of quantities with a second version of a type: what is open may be moved to it."""
+    whole = quantified()
+    second = replace(whole.obligations["gpus"], version=2, satisfied_evidence=("ticket",))
+    return sealed(replace(whole, obligations={**whole.obligations, "gpus": second}))
+
+
+def test_histories_that_take_of_what_commitments_hold_keep_every_invariant() -> None:
+    """Never more than is there, through restarts, moves to another version and whatever a person decides."""
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        history = History(seed, quantified(), (_regraded(), quantified()), sense=0.85)
+        history.run(CLAIMS)
+        seen += Counter(one.reason for one in history.simulator.decisions)
+        seen += Counter(type(fact).__name__ for one in history.simulator.decisions for fact in one.facts)
+        audit = history.decided_again()
+        assert audit.holds, "\n".join(audit.lines())
+    assert seen["CommitmentDrawn"] and seen["EXCEEDS_COMMITMENT"], seen
 
 
 @pytest.mark.slow
