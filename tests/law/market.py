@@ -46,6 +46,10 @@ class Market:
         return self.say(c.Plan, "PLANNER", intent, intent_version=1, plan_id=plan_id, replaces=before,
                         steps=[planned], commitments=[])  # fmt: skip
 
+    def plan_id(self, intent: str) -> str:
+        """The intent's latest plan."""
+        return self._plans[intent]
+
     def dispatch(self, intent: str, **fields: Any) -> Decision:
         """Ask for it, or ask again."""
         return self.say(c.Dispatch, "PLANNER", intent, intent_version=1, plan_id=self._plans[intent], step_id="s1",

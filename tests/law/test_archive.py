@@ -1,6 +1,7 @@
 """What has ended is archived after its retention, never over anything open, and nothing takes effect under it again."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from joingate_schemas.decisions import Decision
 from joingate_schemas.facts import AnyFact
 from joingate_schemas.record import changed
 
-from .catalogues import varied
+from .catalogues import arbitrated, varied
 from .driver import INTENT, Court, step
 from .invariants import snapshot
+from .market import Market
 from .table_archive import KEPT_MS, keeping
 
 DAY_MS = 86_400_000
@@ -232,6 +234,50 @@ def test_an_unreadable_record_that_may_have_spoken_of_it_keeps_it(court: Court) 
     court.advance(DAY_MS)
     assert archived(court) is not None
     sound(court)
+
+
+def _transferable() -> Catalogue:
+    catalogue = arbitrated()
+    window = replace(catalogue.obligations["window"], resolution="TRANSFERABLE")
+    return keeping(replace(catalogue, obligations={**catalogue.obligations, "window": window}))
+
+
+def _put_away(market: Market) -> list[str]:
+    return [x.intent_id for one in market.sim.decisions for x in one.facts if isinstance(x, f.IntentArchived)]
+
+
+def test_what_left_our_books_with_something_scarce_is_kept_for_the_arbiter_asks_about_it() -> None:
+    """Else a lease that is over would free what somebody else has."""
+    market = Market(_transferable())
+    market.want("one", "reserve_window", "w1")
+    market.settle("one")
+    identity = market.op("one").commitment_id or ""
+    market.observe("one", identity, "PRESENT")
+    market.say(c.Transfer, "PLANNER", "one", commitment_id=identity, target_owner="desk:abroad")
+    market.say(c.AcceptTransfer, "PLANNER", "one", commitment_id=identity, owner_id="desk:abroad", fencing_token=1,
+               evidence=["receipt:1"])  # fmt: skip
+    market.say(c.CancelIntent, "PLANNER", "one")
+    market.sim.advance(KEPT_MS + DAY_MS)
+    assert _put_away(market) == []
+    assert market.holders("window:w1") == ["one HELD"]
+    market.check()
+
+
+def test_what_can_be_acted_on_once_ever_stays_so_when_who_acted_is_archived() -> None:
+    """The arbiter's books are not the intent's: a second intent about the same entity is told who had it."""
+    market = Market(keeping(arbitrated()))
+    market.want("one", "once", "fee-1")
+    market.settle("one")
+    first = market.op("one").operation_id
+    assert market.say(c.Succeed, "PLANNER", "one", intent_version=1, plan_id=market.plan_id("one"), step_id="s1",
+                      evidence=[]).verdict == "ACCEPTED"  # fmt: skip
+    assert market.say(c.Close, "PLANNER", "one").verdict == "ACCEPTED"
+    market.sim.advance(KEPT_MS + DAY_MS)
+    assert _put_away(market) == ["acme/one"]
+    market.want("two", "once", "fee-1")
+    assert market.status("two") == "WITHDRAWN"
+    refused = [x for one in market.sim.decisions for x in one.facts if isinstance(x, f.ResourceChanged)]
+    assert (refused[-1].standing, refused[-1].holder) == ("REFUSED", first)
 
 
 # --- late words ------------------------------------------------------------------------------------------------------

@@ -97,11 +97,10 @@ def judge(state: State, arrival: Arrival, catalogue: Catalogue, epoch: int) -> D
         ruling = _ruled(case, arrival, claim_type, said)
     except Refused as refusal:
         ruling = refusal.ruling
-    archived = archive.so_said(case, claim, ruling) if ruling.reason in _RESTS_ON_UNKNOWN else None
-    if archived is not None:
-        ruling = archived
-    elif ruling.reason in _RESTS_ON_UNKNOWN:
-        quarantine_id = _in_scope(state, claim.intent_id)
+    if ruling.reason in _RESTS_ON_UNKNOWN:
+        archived = archive.so_said(case, claim, ruling)
+        quarantine_id = _in_scope(state, claim.intent_id) if archived is None else None
+        ruling = archived or ruling
         if quarantine_id is not None:
             return _held(arrival, header, now, epoch, quarantine_id, ruling)
     verdict, reason, detail, subject_id, status, facts, refers_to, recorded_verdict, recorded_reason = ruling

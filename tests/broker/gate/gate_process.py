@@ -1,7 +1,7 @@
 """A gate in a process of its own, so that a test can kill it: `gate_process.py SETTINGS`, a JSON object.
 
 `crash` in it is [step, n]: the process kills itself, as `kill -9` would, at that step of its n-th transaction.
-`windows`: the catalogue is that of reservations, else that of refunds.
+`windows`: the catalogue is that of reservations, else that of refunds; `keeping`: that one, with a short retention.
 """
 
 import json
@@ -71,6 +71,20 @@ def windows() -> Catalogue:
     return catalogue_from_text(text)
 
 
+def keeping() -> Catalogue:
+    """Refunds that are archived a second after their intent was closed."""
+    return catalogue_from_text(
+        """
+version: "1"
+retention: 1s
+downstreams:
+  bank: {capabilities: [IDEMPOTENT_KEY, LOOKUP]}
+actions:
+  refund: {downstream: bank, effect: REVERSIBLE, kind: RETRYABLE, executor: teller}
+"""
+    )
+
+
 def fill_disk_at(file_bytes: int) -> None:
     """Have no file of this process grow beyond `file_bytes`, as on a full disk, and the store write early.
 
@@ -99,7 +113,7 @@ def main() -> None:
     asked["data_dir"] = Path(asked["data_dir"])
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    declared = windows() if asked.pop("windows", False) else catalogue()
+    declared = windows() if asked.pop("windows", False) else keeping() if asked.pop("keeping", False) else catalogue()
     run_gate(GateSettings(catalogue=declared, **asked), stop)
 
 
