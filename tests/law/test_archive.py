@@ -513,3 +513,14 @@ def test_a_ledger_that_archives_what_it_may_not_is_caught(broken: Callable[[], l
     found = [one for one in check(broken()) if one.invariant == "ARCHIVED"]
     assert found
     assert all(one.seq > 0 and one.ids and one.sentence for one in found)
+
+
+def test_approvals_that_stood_ahead_of_their_steps_go_with_the_intent(court: Court) -> None:
+    court.open(step("s1", "pay_approved", "a"), step("s2", "pay_approved", "b", parallel=True))
+    assert court.approve_plan("p1", principal="ann").reason == "OK"
+    assert len(court.state.rows("approvals")) == 2
+    court.cancel()
+    court.advance(KEPT_MS + DAY_MS)
+    assert archived(court) is not None
+    assert left(court) == {}
+    sound(court)
