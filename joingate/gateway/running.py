@@ -45,6 +45,7 @@ def made_gateway(settings: Settings) -> Iterator[Gateway]:
         registry_url=settings.registry_url,
         client=settings.client,
         client_id="gateway",
+        key_file=settings.key_file,
         state_dir=settings.data_dir / "gateway",
     ) as connection:
         gateway = Gateway(
