@@ -481,3 +481,27 @@ def test_an_assignment_hands_over_what_is_under_way_too(releasing: bool) -> None
     assert court.commit(under_way, external_id="x-9").verdict == "ACCEPTED"
     assert court.commitment("s1").owner_id == "team:ops"
     assert check(court.decisions, raw=court.ledger) == []
+
+
+def test_what_is_taken_over_after_its_intent_was_cancelled_stands_on_its_new_owner() -> None:
+    court = Court(varied())
+    court.load()
+    court.open(step("s1", "reserve_window", "w"))
+    court.active("s1")
+    assert court.transfer("s1").verdict == "ACCEPTED"
+    court.cancel()
+    assert court.accept("s1").verdict == "ACCEPTED"
+    assert (court.commitment("s1").status, court.commitment("s1").owner_id) == ("ACTIVE", "team:ops")
+    assert check(court.decisions, raw=court.ledger) == []
+
+
+def test_what_comes_back_to_a_cancelled_intent_is_given_up_in_the_same_decision() -> None:
+    court = Court(varied())
+    court.load()
+    court.open(step("s1", "reserve_window", "w"))
+    court.active("s1")
+    court.transfer("s1")
+    court.cancel()
+    court.advance(90_000_000)
+    assert court.commitment("s1").status not in ("ACTIVE", "TRANSFER_PENDING")
+    assert check(court.decisions, raw=court.ledger) == []

@@ -59,7 +59,7 @@ POOL: dict[str, list[Any]] = {
     "goals": [[], [{"goal_id": "g1", "acceptance": "a"}]],
     "commitments": [[], COMMITMENTS],
     "to": ["SETTLED", "FAILED", "COMPENSATED", "ACTIVE", "RELEASED", "RELEASE_PENDING", "SATISFIED",
-           "RECONCILIATION_REQUIRED", "DISMISSED", "REDRIVEN"],
+           "RECONCILIATION_REQUIRED", "DISMISSED", "REDRIVEN", "MIGRATED", "FREED"],
     "idempotency_key": [None, None, None, "made-up"],
     "scope": [None, INTENT],
     "signature": [None],

@@ -136,11 +136,19 @@ class SevenBook:
         # Who speaks is asked before what they ask for has changed the owner.
         if accepted:
             self._check_speaker(claim, decision)
+        came: dict[str, None] = {}
         for fact in decision.facts:
             if isinstance(fact, f.CommitmentChanged):
                 self._changed(fact, decision, claim)
+                if fact.after == "ACTIVE" != fact.before:
+                    came[fact.commitment_id] = None
         if accepted:
             self._read_owners(decision)
+        # A decision is judged by what it leaves: who takes over, or what is given up at once, comes with it.
+        for duty in [self._duties[one] for one in came if one in self._duties]:
+            if duty.status == "ACTIVE":
+                self._check_owned(duty)
+                self._check_current(duty, decision)
 
     # --- who wants what, and who is gone -----------------------------------------------------------------------------
 
@@ -283,9 +291,6 @@ class SevenBook:
         if before in _TERMINAL:
             self._check_stays(fact, before, decision)
         match fact.after:
-            case "ACTIVE" if before != "ACTIVE":
-                self._check_owned(duty)
-                self._check_current(duty, decision)
             case "SATISFIED" if before != "SATISFIED":
                 self._cases["SATISFIED_SHOWN"] += 1
                 if not any(fact.evidence) or decision.claim_type == "TimerFired":
