@@ -524,3 +524,12 @@ def test_approvals_that_stood_ahead_of_their_steps_go_with_the_intent(court: Cou
     assert archived(court) is not None
     assert left(court) == {}
     sound(court)
+
+
+def test_a_plan_that_is_wrong_in_itself_is_told_that_its_intent_was_archived_and_leaves_nothing(court: Court) -> None:
+    closed(court)
+    court.advance(KEPT_MS + DAY_MS)
+    assert archived(court) is not None
+    wrong = court.plan(step("s1", edges=[{"kind": "REQUIRES", "step_id": "nowhere"}]), plan_id="p9")
+    assert wrong.reason == "INTENT_ARCHIVED"
+    assert left(court) == {}

@@ -505,3 +505,19 @@ def test_what_comes_back_to_a_cancelled_intent_is_given_up_in_the_same_decision(
     court.advance(90_000_000)
     assert court.commitment("s1").status not in ("ACTIVE", "TRANSFER_PENDING")
     assert check(court.decisions, raw=court.ledger) == []
+
+
+def test_what_its_owner_gives_back_to_a_cancelled_intent_is_disposed_of_in_the_same_decision() -> None:
+    court = Court(varied())
+    court.load()
+    court.open(step("s1", "reserve_window", "w"))
+    court.active("s1")
+    court.transfer("s1")
+    court.accept("s1")
+    court.cancel()
+    home = f"intent:{INTENT}"
+    assert court.transfer("s1", home, fencing_token=court.token("s1"), principal="team:ops").verdict == "ACCEPTED"
+    came_home = court.accept("s1", home)
+    assert came_home.verdict == "ACCEPTED"
+    assert [fact for fact in came_home.facts if isinstance(fact, f.DispositionDecided)]
+    assert check(court.decisions, raw=court.ledger) == []

@@ -320,8 +320,13 @@ class SevenBook:
         if duty.owner != f"intent:{duty.proposed.intent_id}":
             return  # it stands on its owner, and outlives the intent that made it
         self._cases["STALE_CREATES"] += 1
-        if not self._wish(duty.proposed.intent_id).open and decision.claim_type not in ("Override", "AssignOwner"):
-            self._break("STALE_CREATES", duty.proposed.commitment_id, "it comes into force, and its intent is not open")
+        # What comes home to an intent that has ended is disposed of in the same decision.
+        identity = duty.proposed.commitment_id
+        decided = [fact for fact in decision.facts if isinstance(fact, f.DispositionDecided)]
+        disposed = any(fact.commitment_id == identity for fact in decided)
+        by_person = decision.claim_type in ("Override", "AssignOwner")
+        if not (self._wish(duty.proposed.intent_id).open or by_person or disposed):
+            self._break("STALE_CREATES", identity, "it comes into force, and its intent is not open")
 
     def _check_released(self, fact: f.CommitmentChanged, before: str, duty: _Duty, claim: c.AnyClaim | None) -> None:
         """RELEASED rests on evidence, and what it rests on is known: neither its making nor its release is in doubt."""

@@ -103,6 +103,9 @@ def judge(state: State, arrival: Arrival, catalogue: Catalogue, epoch: int) -> D
         ruling = archived or ruling
         if quarantine_id is not None:
             return _held(arrival, header, now, epoch, quarantine_id, ruling)
+    elif ruling.verdict == "REJECTED" and ruling.reason not in _UNREMEMBERED and archive.spoken_of(case, claim):
+        # Whatever else is wrong with it: it is about what was archived, and leaves nothing behind.
+        ruling = archive.so_said(case, claim, ruling) or ruling
     verdict, reason, detail, subject_id, status, facts, refers_to, recorded_verdict, recorded_reason = ruling
     if arrival.topic != "gate" and claim.occurred_at:
         skew_ms = claim.occurred_at - arrival.appended_at
