@@ -221,8 +221,14 @@ class Executor(RoleClient):
 
 @contextmanager
 def _signals_to(stop: threading.Event, hurry: threading.Event) -> Iterator[None]:
+    # A signal may interrupt the handler of the one before, anywhere: each takes the next, and none touches what
+    # another may hold.
+    ends = iter((stop, hurry))
+
     def heard(number: int, frame: object) -> None:
-        (hurry if stop.is_set() else stop).set()
+        end = next(ends, None)
+        if end is not None:
+            end.set()
 
     before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +27,7 @@ from joingate_producers import (
     Outcome,
     Retry,
 )
+from joingate_producers.executor import _signals_to
 from joingate_producers.outbox import Effect, Outbox
 from joingate_schemas.claims import Abort, Commit, InDoubt, Prepared
 
@@ -555,3 +558,19 @@ def test_a_loop_that_is_full_of_long_effects_still_hears(memory_world: Any, capl
         _claims(memory_world, Abort)
         slow.go_on.set()
         _claims(memory_world, Commit)
+
+
+class Interrupted(threading.Event):
+    """An event that is interrupted by a further signal before it is set."""
+
+    def set(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        super().set()
+
+
+def test_a_signal_amid_the_handling_of_another_hurries_and_blocks_nobody() -> None:
+    stop, hurry = Interrupted(), threading.Event()
+    with _signals_to(stop, hurry):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert stop.is_set()
+    assert hurry.is_set()
