@@ -1,4 +1,4 @@
-"""The commands about records that could not be read: see them, mend them, or let them go."""
+"""The commands by which a person ends trouble, by name: records that could not be read, and effects nobody allowed."""
 
 import sys
 from collections import Counter
@@ -33,6 +33,26 @@ Why = Annotated[str, typer.Option("--reason", help="Why, in a sentence.")]
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this room."""
     app.add_typer(quarantine, name="quarantine")
+    app.command("clear")(clear)
+
+
+def clear(
+    orphan_id: Annotated[str, typer.Argument(help="The incident's id, as `incidents --json` and `explain` show it.")],
+    person: Person,
+    reason: Why,
+    evidence: Annotated[list[str], typer.Option("--evidence", help="What shows it; may be given more than once.")],
+    api: Api = None,
+    json: Json = False,
+) -> None:
+    """Say that an effect nobody allowed was dealt with: SUSPECTED_EFFECT and STRAY_EFFECT end by a person's word."""
+    row = _row("orphans", orphan_id, api)
+    with _operator(person) as (operator, _):
+        pending = operator.override(
+            row["intent_id"], subject_kind="OPERATION", subject_id=orphan_id, to="CLEARED", reason=reason,
+            evidence=evidence,
+        )  # fmt: skip
+        if _tell([(orphan_id, pending)], json):
+            raise typer.Exit(FAILED)
 
 
 @quarantine.command("list")
@@ -75,7 +95,7 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
 @quarantine.command("show")
 def show_quarantined(record: Id, api: Api = None, json: Json = False) -> None:
     """Show a record that could not be read: where it lay, its bytes, and what is wrong with it."""
-    row = _row(record, api)
+    row = _row("quarantine", record, api)
     if json:
         print_json(row)
         return
@@ -99,7 +119,7 @@ def redrive(
     json: Json = False,
 ) -> None:
     """Have the record decided after all, mended or as it was, and then what waited for it."""
-    row = _row(record, api)
+    row = _row("quarantine", record, api)
     if replacement is not None:
         mended = replacement.read_bytes()
     else:
@@ -187,11 +207,11 @@ def _dismiss(records: list[str], person: str, reason: str, every: bool, json: bo
         raise typer.Exit(FAILED)
 
 
-def _row(record: str, api: str | None) -> dict[str, Any]:
+def _row(table_name: str, record: str, api: str | None) -> dict[str, Any]:
     from joingate.settings import load_settings
     from joingate_projections.reader import HttpReader
 
-    row: dict[str, Any] = HttpReader(load_settings(api_url=api).api_url).one("quarantine", record)["row"]
+    row: dict[str, Any] = HttpReader(load_settings(api_url=api).api_url).one(table_name, record)["row"]
     return row
 
 

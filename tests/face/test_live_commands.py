@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from joingate_processors.forensics.violations import SEVEN
+from joingate_producers import Executor
 from joingate_projections.errors import NotFound
 from joingate_projections.reader import HttpReader
 from joingate_schemas.topics import Topics
@@ -268,6 +269,25 @@ def test_a_quarantined_record_is_listed_shown_and_dismissed(ask: Joingate, stack
     assert said.code == 0, said.err
     wait_until(lambda: _status(stack, record) == "RESOLVED")
     assert record not in [row["quarantine_id"] for row in ask("quarantine", "list", "--json").objects]
+
+
+def test_an_effect_that_nobody_dispatched_is_an_incident_until_a_person_clears_it(ask: Joingate, stack: Stack) -> None:
+    """By name, with a reason and evidence; then it is listed no more, and clearing it again changes nothing."""
+    settings = {"bootstrap_servers": stack.environment["BOOTSTRAP_SERVERS"], "outbox": None,
+                "prefix": stack.environment["JOINGATE_PREFIX"], "principal": "stranger"}  # fmt: skip
+    with Executor.connect(**settings) as executor:
+        said = executor.commit("acme/undispatched/1", "never-dispatched", 1, external_id="x-1").wait(30)
+    assert said.reason == "NOT_DISPATCHED"
+    reader = HttpReader(stack.api_url)
+
+    def open_ones() -> list[str]:
+        rows = reader.page("orphans")["rows"]
+        return [row["orphan_id"] for row in rows if row["subject_id"] == "never-dispatched"]
+
+    (identity,) = wait_until(open_ones, what="the incident")
+    done = ask("clear", identity, "--as", "ann", "--reason", "undone by hand", "--evidence", "reversal:9")
+    assert done.code == 0, done.err
+    wait_until(lambda: not open_ones(), what="the empty table")
 
 
 def test_a_quarantined_record_is_mended_and_redriven(ask: Joingate, stack: Stack, tmp_path: Path) -> None:

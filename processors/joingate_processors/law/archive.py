@@ -38,11 +38,11 @@ def spoken_of(case: Case, claim: c.AnyClaim) -> Archive | None:
     """The archived intent that the claim asks something of; None if it asks nothing of one.
 
     The gate's own claims are heard, since the arbiter has to be answered, and so is what concerns an owner's things
-    under all intents, or a quarantined record.
+    under all intents, a quarantined record, or an incident.
     """
     if case.role == "GATE" or isinstance(claim, c.RetireOwner):
         return None
-    if isinstance(claim, c.Override) and claim.subject_kind == "QUARANTINE":
+    if isinstance(claim, c.Override) and (claim.subject_kind == "QUARANTINE" or claim.to == "CLEARED"):
         return None
     return case.archived(claim.intent_id)
 

@@ -149,7 +149,8 @@ def _several(case: Case, claim: c.Observe, operation: Operation) -> Ruling:
         if external_id != operation.external_id:
             facts.append(
                 raise_orphan(case, "STRAY_EFFECT", "OPERATION", identity, operation.intent_id,
-                             "several effects match one operation", "keep one and undo the others", external_id)
+                             "several effects match one operation",
+                             "keep one, undo the others, and clear this by name", external_id)
             )  # fmt: skip
     status: str = operation.status
     if operation.status in ("SUBMITTED", "IN_DOUBT", "ESCALATED"):

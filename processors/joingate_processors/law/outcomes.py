@@ -163,7 +163,7 @@ def stray(
         f.EffectRecorded(operation_id=operation.operation_id, intent_id=operation.intent_id, attempt=attempt,
                          external_id=external_id, evidence=evidence, stray=True),
         raise_orphan(case, "STRAY_EFFECT", "OPERATION", operation.operation_id, operation.intent_id, cause,
-                     "compare both effects at the system of record, and undo one", external_id),
+                     "compare both effects at the system of record, undo one, and clear this by name", external_id),
     ]  # fmt: skip
 
 
@@ -347,8 +347,8 @@ def _undispatched(case: Case, claim: c.Commit) -> Ruling:
         f.EffectRecorded(operation_id=claim.operation_id, intent_id=claim.intent_id, attempt=claim.attempt,
                          external_id=claim.external_id, evidence=claim.evidence, stray=True),
         raise_orphan(case, "SUSPECTED_EFFECT", "OPERATION", claim.operation_id, claim.intent_id,
-                     "a Commit arrived without its Dispatch", "ask the system of record for this effect",
-                     claim.external_id),
+                     "a Commit arrived without its Dispatch",
+                     "ask the system of record for this effect, then clear this by name", claim.external_id),
     ]  # fmt: skip
     return Ruling("REJECTED", "NOT_DISPATCHED", f"attempt {claim.attempt} of {claim.operation_id} was not dispatched",
                   claim.operation_id, "", facts)  # fmt: skip

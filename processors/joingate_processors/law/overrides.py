@@ -18,6 +18,11 @@ from joingate_schemas import facts as f
 from joingate_schemas.decisions import ClaimTopic, Decision
 from joingate_schemas.facts import OPEN_OPERATION, TERMINAL_COMMITMENT, AnyFact
 
+CLEARED = "CLEARED"
+"""What an override makes of an incident: somebody looked, by name, and says what became of its cause."""
+_CLEARED_BY_PEOPLE = frozenset({"SUSPECTED_EFFECT", "STRAY_EFFECT"})
+"""Incidents whose cause lies in the world, where only a person sees its end; all others end with their cause."""
+
 
 def override(case: Case, claim: c.Override) -> Ruling:
     """Force a transition: never silent, and never past the close of its intent."""
@@ -27,6 +32,8 @@ def override(case: Case, claim: c.Override) -> Ruling:
         return _quarantine(case, claim)
     if not claim.evidence:
         refuse("NO_EVIDENCE", "an override needs evidence", claim.subject_id)
+    if claim.to == CLEARED:
+        return _incident(case, claim)
     if claim.subject_kind not in ("OPERATION", "COMMITMENT"):
         refuse("MALFORMED", f"an override of {claim.subject_kind} is not known", claim.subject_id)
     if claim.subject_kind == "OPERATION":
@@ -66,6 +73,21 @@ def _operation(case: Case, claim: c.Override) -> Ruling:
         refuse("ILLEGAL_TRANSITION", f"{status} can't be overridden to {claim.to}", identity, status)
     facts += commitments.cleared(case, operation.intent_id, identity, ("OVERDUE",), "a person decided")
     return Ruling("ACCEPTED", "OK", f"overridden by {claim.principal}: {claim.reason}", identity, claim.to, facts)
+
+
+def _incident(case: Case, claim: c.Override) -> Ruling:
+    """An effect that nothing allowed was looked at and dealt with: its incident is over, also after its intent is."""
+    row = case.state.orphans.get(claim.subject_id)
+    if row is None:
+        return Ruling("REPLAYED", "ALREADY_RESOLVED", f"no incident {claim.subject_id} is open here", claim.subject_id,
+                      CLEARED)  # fmt: skip
+    if row.intent_id != claim.intent_id:
+        refuse("MALFORMED", f"incident {row.orphan_id} is about intent {row.intent_id}: name that one", row.orphan_id)
+    if row.kind not in _CLEARED_BY_PEOPLE:
+        refuse("ILLEGAL_TRANSITION", f"a {row.kind} ends with its cause, and no word ends it", row.orphan_id)
+    cause = f"cleared by {claim.principal}: {claim.reason}; {', '.join(claim.evidence)}"
+    fact = f.OrphanCleared(orphan_id=row.orphan_id, intent_id=row.intent_id, cause=cause)
+    return Ruling("ACCEPTED", "OK", cause, row.orphan_id, CLEARED, [fact])
 
 
 def _check_landed(case: Case, operation: Operation) -> None:
