@@ -62,6 +62,8 @@ SKEW_MS_MAX = 1 << 62
 _ALLOWED: dict[ClaimTopic, frozenset[type]] = {
     topic: frozenset(CLAIM_TYPES[name] for name in ROLE_TYPES[role]) for topic, role in TOPIC_ROLES.items()
 }
+# The arbiter is the gate's kin, and says these only: what the gate says itself reaches it on no topic.
+_ALLOWED["resource-verdicts"] = frozenset({c.ResourceGranted, c.ResourceDenied, c.ResourceExpired})
 # Ids that rules build keys from, or that end up in them.
 _IDS: dict[str, tuple[str, ...]] = {
     "Plan": ("plan_id",), "Dispatch": ("plan_id", "step_id"), "Succeed": ("plan_id", "step_id"),
