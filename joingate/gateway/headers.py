@@ -42,7 +42,7 @@ def bound_of(text: str, where: str) -> tuple[str, str]:
 def _object(text: str) -> dict[str, Scalar]:
     try:
         row = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict) or not all(isinstance(one, str | int | float | bool | None) for one in row.values()):
         raise BadHarness(f"The header {BIND} must be name=value, or a JSON object of plain values.")

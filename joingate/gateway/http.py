@@ -91,7 +91,7 @@ def _add_tool(app: FastAPI, gateway: Gateway, tool: tools.Tool, known_caller: Ca
         harness = harness_of(request.headers.getlist)
         try:
             given = json.loads(await request.body() or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return _failed(400, "The body is no JSON: send an object with the tool's arguments.")
         if not isinstance(given, dict):
             return _failed(400, "The body must be a JSON object with the tool's arguments.")

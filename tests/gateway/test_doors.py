@@ -80,6 +80,7 @@ def test_what_is_no_object_is_told_in_a_sentence(web: Web) -> None:
     told = web.post("reverse_fee", {"fee_transaction_id": {"a": 1}})
     assert (told.status_code, told.json()["state"]) == (200, "REFUSED")
     assert web.post("refund", {}, **{"X-Joingate-Bind": "nonsense"}).status_code == 400
+    assert web.post("refund", {}, **{"X-Joingate-Bind": '{"a":' * 3_000}).status_code == 400
 
 
 def test_the_harness_speaks_in_headers(web: Web, law: LawInMemory) -> None:
